@@ -1,0 +1,114 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// scope is a context that carries everything of this package. It is a
+// context.Context itself so that a scope costs one allocation.
+type scope struct {
+	context.Context
+	up     *scope // the scope around this one
+	class  Class
+	weight int
+	flow   string
+	gate   Gate // nil where the scope adds no lease
+	lease  Lease
+}
+
+type scopeKey struct{}
+
+// Value returns the scope for scopeKey, else what the parent holds.
+func (s *scope) Value(key any) any {
+	if key == (scopeKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+// String names the contexts as package context does. Without it, printing a
+// context would print the flow, which may be a tenant's name.
+func (s *scope) String() string {
+	if p, ok := s.Context.(fmt.Stringer); ok {
+		return p.String() + ".gate"
+	}
+	return fmt.Sprintf("%T.gate", s.Context)
+}
+
+func scopeOf(ctx context.Context) *scope {
+	if s, ok := ctx.(*scope); ok {
+		return s
+	}
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}
+
+// child returns a new scope below ctx with the class and flow of the scope
+// around it.
+func child(ctx context.Context) *scope {
+	s := &scope{Context: ctx, up: scopeOf(ctx)}
+	if s.up != nil {
+		s.class, s.flow, s.weight = s.up.class, s.up.flow, s.up.weight
+	}
+	return s
+}
+
+// WithClass returns a context whose work is of class c, goroutines started
+// with it included. It panics on a class that does not exist; names from
+// outside go through [ParseClass].
+func WithClass(ctx context.Context, c Class) context.Context {
+	if !c.Valid() {
+		panic("gate.WithClass: unknown " + c.String())
+	}
+	s := child(ctx)
+	s.class = c
+	return s
+}
+
+// WithFlow returns a context whose work waits in the given flow, with a share
+// of weight beside other flows. Weights are 1 to 1000, 0 counts as 1; others
+// panic.
+func WithFlow(ctx context.Context, flow string, weight int) context.Context {
+	if weight < 0 || weight > 1000 {
+		panic("gate.WithFlow: weight must be 0 to 1000")
+	}
+	s := child(ctx)
+	s.flow, s.weight = flow, weight
+	return s
+}
+
+// LeaseOf returns the lease that g gave to the request of ctx, and whether
+// there is one that still lives. A middleware that finds one lets the request
+// pass: a request that is dispatched again is not admitted twice.
+func LeaseOf(ctx context.Context, g Gate) (Lease, bool) {
+	for s := scopeOf(ctx); s != nil; s = s.up {
+		if s.gate != nil && s.gate == g && s.lease.Live() {
+			return s.lease, true
+		}
+	}
+	return Lease{}, false
+}
+
+// Sample is how a back end answered one call.
+type Sample struct {
+	// FirstByte is the time from sending the request to the response head;
+	// 0 = there was none.
+	FirstByte time.Duration
+	// Status is the response's status code; 0 = there was none.
+	Status int
+	// Err is the transport's error, nil when a response arrived.
+	Err error
+}
+
+// Observe hands s to every lease that the request of ctx holds. A transport
+// calls it once for each call, when the response head has arrived or the call
+// has failed. Without leases it does nothing.
+func Observe(ctx context.Context, s Sample) {
+	for sc := scopeOf(ctx); sc != nil; sc = sc.up {
+		if sc.lease.h != nil {
+			sc.lease.h.Observe(sc.lease.gen, s)
+		}
+	}
+}
