@@ -38,7 +38,9 @@ func TestRequestIn(t *testing.T) {
 		{"only the class is explicit", acme, gate.Request{Class: gate.Interactive},
 			gate.Request{Class: gate.Interactive, Flow: "acme", Weight: 7}},
 		{"only the flow is explicit", acme, gate.Request{Flow: "own"},
-			gate.Request{Class: gate.Bulk, Flow: "own", Weight: 7}},
+			gate.Request{Class: gate.Bulk, Flow: "own", Weight: 1}},
+		{"the explicit flow is the context's", acme, gate.Request{Flow: "acme"},
+			gate.Request{Class: gate.Bulk, Flow: "acme", Weight: 7}},
 		{"only the weight is explicit", acme, gate.Request{Weight: 3},
 			gate.Request{Class: gate.Bulk, Flow: "acme", Weight: 3}},
 		{"weight 0 counts as 1", gate.WithFlow(acme, "b", 0), gate.Request{},
@@ -66,7 +68,7 @@ func TestRequestInFillsEachField(t *testing.T) {
 			r.Class, exp.Class = gate.Interactive, gate.Interactive
 		}
 		if set&2 != 0 {
-			r.Flow, exp.Flow = "own", "own"
+			r.Flow, exp.Flow, exp.Weight = "own", "own", 1 // the weight is that of another flow
 		}
 		if set&4 != 0 {
 			r.Weight, exp.Weight = 3, 3
