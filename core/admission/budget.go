@@ -1,0 +1,361 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/waitq"
+	"github.com/headgate-go/headgate/core/pressure"
+)
+
+const (
+	light = 0
+	heavy = 1
+
+	// quantum is what a body of unknown length is charged at the start and by
+	// which it grows.
+	quantum = 64 << 10
+	// agingStep is the wait after which a heavy body ranks with light ones.
+	agingStep = time.Second
+	// refresh is how often the ceiling and the heap are read.
+	refresh = time.Second
+	// amplification is how many bytes of heap a body's byte may become; see the
+	// package comment.
+	amplification = 8
+)
+
+// Budget is a [gate.Gate] over the bytes of bodies in flight. Use New. All
+// methods are safe for concurrent use.
+type Budget struct {
+	q       *waitq.Queue // bytes
+	exempt  *waitq.Queue // requests
+	decoded *waitq.Queue // bytes after decompression
+	set     atomic.Pointer[settings]
+	sheds   sheds
+	heavies registry
+	leases  sync.Pool // of *lease
+	exempts sync.Pool // of *lease with exempt set
+
+	readCeiling func() pressure.Ceiling
+	readHeap    func() uint64
+	stop        chan struct{}
+	stopped     chan struct{}
+	closeOnce   sync.Once
+
+	epoch  time.Time
+	heap   atomic.Uint64 // live bytes when last read
+	shadow struct{ admit, queue, refuse atomic.Int64 }
+
+	mu sync.Mutex // serialises changes of set
+}
+
+// settings are a Config with what is derived from it. They are never changed.
+type settings struct {
+	Config
+	ceiling pressure.Ceiling
+	limit   int64 // the budget
+	source  pressure.Source
+	heavies int64 // the count cap as it is now, headroom included
+	exempt  map[string]bool
+}
+
+// New returns a budget that is open, or an error that names the field of c that
+// is wrong. It starts one goroutine, which Close ends.
+func New(c Config) (*Budget, error) {
+	return open(c, pressure.CurrentCeiling, liveHeap)
+}
+
+func open(c Config, ceiling func() pressure.Ceiling, heap func() uint64) (*Budget, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	b := &Budget{
+		readCeiling: ceiling, readHeap: heap,
+		stop: make(chan struct{}), stopped: make(chan struct{}), epoch: time.Now(),
+	}
+	b.heap.Store(heap())
+	s := derive(c, ceiling(), b.heap.Load())
+	b.set.Store(s)
+	b.q = waitq.New(s.queue())
+	b.exempt = waitq.New(waitq.Config{Limit: int64(c.MaxExempt)})
+	b.decoded = waitq.New(waitq.Config{Limit: s.limit * amplification})
+	go b.watch()
+	return b, nil
+}
+
+// derive turns a Config into settings for a machine.
+func derive(c Config, ceiling pressure.Ceiling, heap uint64) *settings {
+	c.Exempt, c.Factors = slices.Clone(c.Exempt), slices.Clone(c.Factors) // the caller's may change
+	for i := range c.Factors {
+		c.Factors[i].ContentType = strings.ToLower(c.Factors[i].ContentType)
+	}
+	s := &settings{Config: c, ceiling: ceiling, source: ceiling.Source}
+	s.limit = ceiling.Bytes / 4 / amplification
+	if c.MaxInflightBytes != Auto {
+		s.limit, s.source = int64(c.MaxInflightBytes), pressure.SourceOverride
+	}
+	s.limit = min(max(s.limit, minBudget), maxBudget)
+	s.heavies = waitq.Unlimited
+	if c.MaxHeavyInFlight != Auto {
+		s.heavies = int64(c.MaxHeavyInFlight)
+		if healthy := float64(heap) < c.HeapShedRatio*float64(ceiling.Bytes); healthy {
+			headroom := int64(c.HealthyHeadroom)
+			if headroom == Auto {
+				headroom = s.heavies
+			}
+			s.heavies += headroom
+		}
+	}
+	if len(c.Exempt) > 0 {
+		s.exempt = make(map[string]bool, len(c.Exempt))
+		for _, p := range c.Exempt {
+			s.exempt[p] = true
+		}
+	}
+	return s
+}
+
+func (s *settings) queue() waitq.Config {
+	queued := int64(s.MaxQueuedBytes)
+	if queued == Auto {
+		queued = max(4<<20, s.limit/2)
+	}
+	return waitq.Config{
+		Limit:      s.limit,
+		ClassLimit: [waitq.Classes]int64{waitq.Unlimited, s.heavies, 0},
+		Timeout:    s.QueueTimeout,
+		AgingStep:  agingStep,
+		MaxWaiters: s.MaxWaiters,
+		MaxHeld:    queued,
+	}
+}
+
+// price is what a request is charged before its body is read, and its class.
+func (s *settings) price(n int64, factor float64) (cost int64, class int) {
+	switch {
+	case n == 0:
+		return 0, light
+	case n < 0: // it always fits: no factor is above 64, no budget under 128 quanta
+		return scale(quantum, factor), heavy
+	case n < int64(s.HeavyBytes):
+		return scale(n, factor), light
+	}
+	return scale(n, factor), heavy
+}
+
+// scale is n bytes times factor, rounded up.
+func scale(n int64, factor float64) int64 {
+	if factor == 1 {
+		return n
+	}
+	if f := math.Ceil(float64(n) * factor); f < math.MaxInt64 {
+		return int64(f)
+	}
+	return math.MaxInt64
+}
+
+// Acquire admits a request by the length of its body, r.Bytes. It waits for room
+// for QueueTimeout at most. The lease's Body reads the body within its charge.
+//
+// The error is a *[gate.Rejection] with one of the reasons payload_too_large,
+// body_exceeds_budget, admission_busy, queue_timeout, deadline, displaced,
+// shutting_down, or canceled when the caller's context was canceled.
+func (b *Budget) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error) {
+	s := b.set.Load()
+	if s.Mode == gate.Off {
+		return gate.Lease{}, nil
+	}
+	if s.Mode == gate.Shadow {
+		return b.book(ctx, s, r), nil
+	}
+	if s.exempts(&r) {
+		return b.acquireExempt(ctx, s, r.Bytes)
+	}
+	factor := s.factor(&r)
+	if rej := s.tooLarge(r.Bytes, factor); rej != nil {
+		b.sheds.count(rej.Reason)
+		return gate.Lease{}, rej
+	}
+	cost, class := s.price(r.Bytes, factor)
+	l := b.lease(r.Bytes, factor)
+	if ctx.Err() == nil && b.q.TryAcquire(&l.Lease, class, cost) {
+		return b.admitted(l, class), nil
+	}
+	return b.acquireSlow(ctx, s, l, r, class, cost)
+}
+
+// book admits r in shadow mode and counts what would have become of it. A body
+// that could never fit holds nothing in the books.
+func (b *Budget) book(ctx context.Context, s *settings, r gate.Request) gate.Lease {
+	if s.exempts(&r) {
+		l := b.exemptLease(r.Bytes)
+		b.would(b.exempt.Book(&l.Lease, waitq.Request{Cost: 1, Weight: 1}))
+		return gate.NewLease(l, l.Gen())
+	}
+	factor := s.factor(&r)
+	l := b.lease(r.Bytes, factor)
+	if s.tooLarge(r.Bytes, factor) != nil {
+		b.shadow.refuse.Add(1)
+		b.q.Book(&l.Lease, waitq.Request{Weight: 1})
+		return b.admitted(l, light)
+	}
+	cost, class := s.price(r.Bytes, factor)
+	b.would(b.q.Book(&l.Lease, queued(r.In(ctx), class, cost)))
+	return b.admitted(l, class)
+}
+
+func (b *Budget) would(o waitq.Outcome) {
+	switch o {
+	case waitq.Granted:
+		b.shadow.admit.Add(1)
+	case waitq.Queued:
+		b.shadow.queue.Add(1)
+	default:
+		b.shadow.refuse.Add(1)
+	}
+}
+
+// exempts reports whether r needs no room.
+func (s *settings) exempts(r *gate.Request) bool {
+	return s.exempt[r.Path] && r.Bytes >= 0 && r.Bytes < int64(s.HeavyBytes)
+}
+
+func queued(r gate.Request, class int, cost int64) waitq.Request {
+	return waitq.Request{Class: class, Weight: r.Weight, Flow: r.Flow, Cost: cost, Held: max(r.Buffered, 0)}
+}
+
+func (b *Budget) acquireSlow(ctx context.Context, s *settings, l *lease, r gate.Request, class int, cost int64) (gate.Lease, error) {
+	res := b.q.Acquire(ctx, &l.Lease, queued(r.In(ctx), class, cost))
+	if res.Outcome == waitq.Granted {
+		return b.admitted(l, class), nil
+	}
+	b.put(l)
+	if now := b.set.Load(); now.Mode != gate.Enforce && res.Outcome != waitq.Canceled {
+		return b.Acquire(ctx, r) // the mode changed while r was on its way to the queue
+	}
+	return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{
+		Limit: s.limit, Unit: unit,
+		Advice: "raise MaxInflightBytes or QueueTimeout, or send fewer or smaller bodies at once",
+	}, class, cost)
+}
+
+func reasonOf(o waitq.Outcome) gate.Reason {
+	switch o {
+	case waitq.TimedOut:
+		return gate.QueueTimeout
+	case waitq.Hopeless:
+		return gate.Deadline
+	case waitq.Displaced:
+		return gate.Displaced
+	case waitq.Shed:
+		return gate.ResourcePressure
+	case waitq.Closed:
+		return gate.ShuttingDown
+	case waitq.Canceled:
+		return gate.Canceled
+	}
+	return gate.AdmissionBusy
+}
+
+// shed completes and counts the rejection of a request that got no room.
+func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, class int, cost int64) *gate.Rejection {
+	r.Gate, r.Reason, r.Waited = name, reasonOf(res.Outcome), res.Waited
+	if res.Outcome == waitq.Canceled {
+		r.Cause = ctx.Err()
+		if errors.Is(r.Cause, context.DeadlineExceeded) {
+			r.Reason = gate.Deadline
+		}
+	}
+	b.sheds.count(r.Reason)
+	if r.Reason != gate.Canceled {
+		r.RetryAfter = b.retryAfter(class, cost, res.Waited)
+	}
+	return r
+}
+
+// retryAfter is when a body of this cost may find room. Who has waited in vain has
+// seen that it takes longer than that.
+func (b *Budget) retryAfter(class int, cost int64, waited time.Duration) time.Duration {
+	return jitter(max(b.q.RetryAfter(class, cost), min(waited, 40*time.Second)))
+}
+
+// jitter adds 0 to 50 %, in whole seconds, so that those refused together do not
+// come back together.
+func jitter(d time.Duration) time.Duration {
+	s := int64(d / time.Second)
+	return time.Duration(s+rand.Int64N((s+1)/2+1)) * time.Second
+}
+
+// tooLarge returns a rejection for a body of n bytes that can never be admitted.
+func (s *settings) tooLarge(n int64, factor float64) *gate.Rejection {
+	switch {
+	case n > int64(s.HardMaxBodyBytes):
+		return &gate.Rejection{
+			Reason: gate.PayloadTooLarge, Gate: name, Limit: int64(s.HardMaxBodyBytes), Unit: unit,
+			Advice: "send a smaller body, or raise HardMaxBodyBytes",
+		}
+	case n > 0 && scale(n, factor) > s.limit:
+		return &gate.Rejection{
+			Reason: gate.BodyExceedsBudget, Gate: name, Limit: s.limit, Unit: unit,
+			Advice: "the body can never fit: send a smaller one, or raise MaxInflightBytes",
+		}
+	}
+	return nil
+}
+
+func (b *Budget) acquireExempt(ctx context.Context, s *settings, bytes int64) (gate.Lease, error) {
+	l := b.exemptLease(bytes)
+	res := b.exempt.Acquire(ctx, &l.Lease, waitq.Request{Cost: 1, Weight: 1})
+	if res.Outcome == waitq.Granted {
+		return gate.NewLease(l, l.Gen()), nil
+	}
+	b.put(l)
+	if res.Outcome == waitq.TimedOut {
+		res.Outcome = waitq.Full // they have no queue
+	}
+	return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{
+		Limit: int64(s.MaxExempt), Unit: "exempt requests",
+		Advice: "raise MaxExempt, or call exempt paths less often",
+	}, light, 0)
+}
+
+const (
+	name = "admission"
+	unit = "bytes"
+)
+
+// Close refuses everyone who waits and every later request, and ends the
+// budget's goroutine. Leases that are out stay good. Closing again does nothing.
+func (b *Budget) Close() {
+	b.closeOnce.Do(func() { close(b.stop) })
+	<-b.stopped
+	b.q.Close()
+	b.exempt.Close()
+	// The decoded account stays open: requests that were admitted finish.
+}
+
+// Drain waits, after Close, until every lease is back or ctx ends, and returns
+// ctx's error in that case. Before Close it waits for that too.
+func (b *Budget) Drain(ctx context.Context) error {
+	for _, q := range []*waitq.Queue{b.q, b.exempt} {
+		select {
+		case <-q.Drained():
+			continue
+		default:
+		}
+		select {
+		case <-q.Drained():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+// Package admission bounds the bytes of request bodies that a process holds at
+// once. It guards the path on which a body is buffered, parsed and sent on, where
+// one byte on the wire becomes many on the heap.
+//
+// There is one [Budget] for a process, whoever calls. A flow (the peer's address
+// by default) only orders those who wait; it owns no capacity, so a caller that
+// makes up identities cannot multiply the budget.
+//
+// # Budget
+//
+//	budget = clamp(floor(ceiling x 0.25 / 8), 8 MiB, 2 GiB)
+//
+// where the ceiling is what package pressure finds: the tightest of GOMEMLIMIT,
+// the cgroup limits up the tree, and physical memory. 0.25 is the share of memory
+// that bodies may take and 8 how often a body is copied on its way through a
+// typical handler (raw, decoded, parsed, re-encoded, and garbage of each). The
+// ceiling is read again every second; leases that are out are never broken.
+//
+// # Charge
+//
+// A known length is reserved whole before the first byte is read. An unknown one
+// starts with 64 KiB and grows as it is read; growth takes free room ahead of
+// everyone who waits, or fails. Either way the bytes in flight are the real bytes,
+// within one read buffer. A request without a body takes no room and never waits.
+// Light bodies (declared under HeavyBytes) wait in a class before heavy ones.
+// Heavy ones age: one that has waited a second may go first, for at most a quarter
+// of the bytes, so neither starves. An unknown length is heavy.
+//
+// # Order of checks
+//
+//  1. An exempt path without a heavy body: admitted, up to MaxExempt at once.
+//  2. Over HardMaxBodyBytes: payload_too_large.
+//  3. Larger than the whole budget: body_exceeds_budget, at once, at any load.
+//  4. Room: admitted. No room: waits, in a bounded queue, for QueueTimeout at most.
+//
+// The bytes come back when the lease is released, or earlier when [gate.Observe]
+// reports that a back end has answered a request whose body was read to its end
+// (see [ReleaseAt]).
+//
+// # Slow senders
+//
+// A clock runs while a Read of the body is blocked, and only then: a body that
+// nobody reads is not slow. A Read ends with slow_body when it is blocked for
+// BodyIdle, when the clock shows BodyTimeout in all, when the average falls under
+// MinBodyRate after the first 10 s, or under MinBodyRateWaiting after the first
+// 2 s while somebody waits for room. The bytes come back at once.
+package admission

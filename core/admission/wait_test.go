@@ -1,0 +1,447 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// A waiter is refused at its time, whether anybody else arrives or not.
+func TestC9TimeoutWithoutArrivals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, nil)
+		full := admit(t, b, 8*mib)
+		start := time.Now()
+		w := acquire(t.Context(), b, gate.Request{Bytes: mib})
+		time.Sleep(15*time.Second - time.Nanosecond)
+		waits(t, w)
+		time.Sleep(time.Nanosecond)
+		r := refusedNow(t, w, gate.QueueTimeout)
+		if d := time.Since(start); d != 15*time.Second || r.Waited != 15*time.Second {
+			t.Errorf("refused after %v, which it calls %v, want 15s", d, r.Waited)
+		}
+		if r.RetryAfter < 15*time.Second { // it has just seen that less is not enough
+			t.Errorf("Retry-After %v after 15s in vain", r.RetryAfter)
+		}
+		full.Release()
+	})
+}
+
+// The caller's own deadline counts too, and a caller that gave up is told apart
+// from one whose time is over.
+func TestC10OwnDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.QueueTimeout = time.Minute })
+		full := admit(t, b, 8*mib)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		w := acquire(ctx, b, gate.Request{Bytes: mib})
+		time.Sleep(5*time.Second - time.Nanosecond)
+		waits(t, w)
+		time.Sleep(time.Nanosecond)
+		r := refusedNow(t, w, gate.Deadline)
+		if r.Waited != 5*time.Second || r.Cause != context.DeadlineExceeded || !r.Timeout() {
+			t.Errorf("%+v, want the context's error after 5s", r)
+		}
+		if s := b.Snapshot(); s.ShedReasons[gate.Deadline] != 1 || s.Canceled != 0 {
+			t.Errorf("sheds %v, canceled %d", s.ShedReasons, s.Canceled)
+		}
+		full.Release()
+	})
+}
+
+// Where the holds are known, a caller without the time for one is refused at once.
+func TestC10NoTimeLeft(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.QueueTimeout = time.Hour })
+		l := admit(t, b, 8*mib)
+		for range 40 { // each was queued, so each is timed
+			w := acquire(t.Context(), b, gate.Request{Bytes: 8 * mib})
+			l.Release()
+			l = granted(t, w)
+			time.Sleep(4 * time.Second)
+		}
+		if h := b.Snapshot().TypicalHoldHeavy; h < 2 || h > 4 {
+			t.Fatalf("typical_hold_heavy_s = %v, want 4 or up to a third less", h)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := b.Acquire(ctx, gate.Request{Bytes: mib})
+		r := refused(t, err, gate.Deadline)
+		if d := time.Since(start); d != 0 || r.Waited != 0 {
+			t.Errorf("refused after %v, want at once", d)
+		}
+		l.Release()
+	})
+}
+
+// Waiters whose clients left are gone before any room comes free.
+func TestC12AbandonedWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, nil)
+		full := admit(t, b, 8*mib)
+		ctx, cancel := context.WithCancel(t.Context())
+		var gone []<-chan result
+		for i := range 10 {
+			gone = append(gone, acquire(ctx, b, gate.Request{Bytes: mib, Buffered: kib, Flow: fmt.Sprint(i)}))
+		}
+		stays := acquire(t.Context(), b, gate.Request{Bytes: mib})
+		if s := b.Snapshot(); s.Waiting != 11 || s.QueuedBytes != 10*kib {
+			t.Fatalf("%+v, want 11 waiting", s)
+		}
+		cancel()
+		synctest.Wait()
+		if s := b.Snapshot(); s.Waiting != 1 || s.QueuedBytes != 0 || s.Canceled != 10 || s.Sheds != 0 {
+			t.Errorf("%+v, want one left, 10 canceled and no shed", s)
+		}
+		for _, w := range gone {
+			refusedNow(t, w, gate.Canceled)
+		}
+		full.Release()
+		granted(t, stays).Release()
+		if s := b.Snapshot(); s.Admitted != 2 {
+			t.Errorf("%d admitted, want 2", s.Admitted)
+		}
+	})
+}
+
+// Streams hold for 15 s, the wait is 2 s: the hint has to come from the holds.
+func TestC14RetryAfterFromHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.QueueTimeout = 2 * time.Second })
+		stream := gate.Request{Bytes: 8 * mib}
+		l := admit(t, b, 8*mib)
+		w := acquire(t.Context(), b, stream)
+		time.Sleep(time.Second)
+		l.Release()
+		l = granted(t, w)
+		time.Sleep(15 * time.Second)
+		l.Release() // that is all it knows
+
+		for range 20 {
+			l = admit(t, b, 8*mib)
+			go func() {
+				time.Sleep(15 * time.Second)
+				l.Release()
+			}()
+			time.Sleep(time.Second)
+			_, err := b.Acquire(t.Context(), stream)
+			r := refused(t, err, gate.QueueTimeout)
+			if r.RetryAfter < 10*time.Second || r.RetryAfter > time.Minute {
+				t.Errorf("Retry-After %v where streams hold for 15s", r.RetryAfter)
+			}
+			time.Sleep(r.RetryAfter)
+			again, err := b.Acquire(t.Context(), stream)
+			if err != nil {
+				t.Fatalf("the first retry, after %v: %v", r.RetryAfter, err)
+			}
+			again.Release()
+		}
+	})
+}
+
+// There is one bound, and nothing hidden behind it.
+func TestC16OneQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.MaxWaiters = 1 })
+		full := admit(t, b, 8*mib)
+		var waiting, busy int
+		var last <-chan result
+		for range 5 {
+			w := acquire(t.Context(), b, gate.Request{Bytes: mib, Flow: "one"})
+			select {
+			case r := <-w:
+				refused(t, r.err, gate.AdmissionBusy)
+				busy++
+			default:
+				waiting++
+				last = w
+			}
+		}
+		if s := b.Snapshot(); waiting != 1 || busy != 4 || s.Waiting != 1 {
+			t.Errorf("%d wait, %d busy, want 1 and 4", waiting, busy)
+		}
+		full.Release()
+		granted(t, last).Release()
+	})
+}
+
+// A million arrivals on a full queue: it stays bounded, and so does the heap.
+func TestC18BoundedQueue(t *testing.T) {
+	arrivals := 1_000_000
+	if testing.Short() || raceEnabled {
+		arrivals = 100_000
+	}
+	b := budget(t, 8*mib, func(c *Config) { c.MaxWaiters, c.QueueTimeout = 100, time.Hour })
+	full := admit(t, b, 8*mib)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			_, err := b.Acquire(ctx, gate.Request{Bytes: mib, Flow: "one"})
+			refusedAs(t, err, gate.Canceled)
+		})
+	}
+	for b.Snapshot().Waiting < 100 {
+		runtime.Gosched()
+	}
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for range arrivals {
+		if _, err := b.Acquire(ctx, gate.Request{Bytes: mib, Flow: "one"}); err == nil {
+			t.Fatal("admitted")
+		}
+	}
+	if s := b.Snapshot(); s.Waiting != 100 || s.ShedReasons[gate.AdmissionBusy] != int64(arrivals) {
+		t.Errorf("%d wait, sheds %v", s.Waiting, s.ShedReasons)
+	}
+	if grown := heap() - before; grown > 5*mib {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+	cancel()
+	wg.Wait()
+	full.Release()
+}
+
+// K5: made-up identities order the waiters; they multiply neither the budget nor
+// the queue, and do not push out who was there.
+func TestK5FakeFlows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.MaxWaiters, c.HeavyBytes = 100, 1 })
+		full := admit(t, b, 8*mib)
+		honest := acquire(t.Context(), b, gate.Request{Bytes: mib, Flow: "honest"})
+		var holding, most, admitted atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 5000 {
+			wg.Go(func() {
+				l, err := b.Acquire(context.Background(), gate.Request{Bytes: mib, Flow: fmt.Sprintf("bearer-%d", i)})
+				if err != nil {
+					return
+				}
+				defer l.Release()
+				admitted.Add(1)
+				if n := holding.Add(mib); n > most.Load() {
+					most.Store(n)
+				}
+				time.Sleep(10 * time.Millisecond)
+				holding.Add(-mib)
+			})
+		}
+		synctest.Wait()
+		if s := b.Snapshot(); s.Waiting != 100 || s.InflightBytes != 8*mib || s.Sheds != 4901 {
+			t.Errorf("%d wait, %d in flight, %d shed, want 100, 8 MiB, 4901", s.Waiting, s.InflightBytes, s.Sheds)
+		}
+		full.Release()
+		granted(t, honest).Release() // it came first, so it is in the first turn
+		wg.Wait()
+		if most.Load() > 8*mib || admitted.Load() != 99 {
+			t.Errorf("%d admitted, %d bytes at once", admitted.Load(), most.Load())
+		}
+	})
+}
+
+// One flow of a thousand against one request of another: the other is served in turn.
+func TestFlowsTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.QueueTimeout, c.MaxWaiters = time.Hour, 2000 })
+		l := admit(t, b, 8*mib)
+		var served atomic.Int64
+		flood := func(n int, flow string) {
+			for range n {
+				go func() {
+					l, err := b.Acquire(context.Background(), gate.Request{Bytes: 8 * mib, Flow: flow})
+					if err == nil {
+						served.Add(1)
+						time.Sleep(10 * time.Millisecond)
+					}
+					l.Release()
+				}()
+			}
+			synctest.Wait()
+		}
+		flood(1000, "a")
+		quiet := acquire(t.Context(), b, gate.Request{Bytes: 8 * mib, Flow: "b"})
+		l.Release()
+		var q gate.Lease
+		for range 3 {
+			synctest.Wait()
+			select {
+			case r := <-quiet:
+				q = r.lease
+			default:
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		if n := served.Load(); !q.Live() || n > 2 {
+			t.Errorf("after %d completions of the other flow: granted %t, want it within 2", n, q.Live())
+		}
+		q.Release()
+		time.Sleep(time.Minute)
+	})
+}
+
+// Light bodies go before heavy ones that came first.
+func TestLightGoesBeforeHeavy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, nil)
+		full := admit(t, b, 8*mib)
+		big := acquire(t.Context(), b, gate.Request{Bytes: 8 * mib})
+		unknown := acquire(t.Context(), b, gate.Request{Bytes: -1})
+		atLimit := acquire(t.Context(), b, gate.Request{Bytes: 256 * kib}) // from HeavyBytes on it is heavy
+		light := acquire(t.Context(), b, gate.Request{Bytes: 256*kib - 1})
+		if s := b.Snapshot(); s.Waiting != 4 || s.WaitingHeavy != 3 {
+			t.Errorf("%d wait, %d heavy, want 4 and 3", s.Waiting, s.WaitingHeavy)
+		}
+		full.Release()
+		l := granted(t, light)
+		u, a := granted(t, unknown), granted(t, atLimit) // they may pass the big one
+		waits(t, big)
+		for _, x := range []gate.Lease{l, u, a} {
+			x.Release()
+		}
+		granted(t, big).Release()
+	})
+}
+
+// A heavy body that has waited a second may go before light ones, for a quarter
+// of the bytes at most, so that neither starves the other.
+func TestHeavyAges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.QueueTimeout, c.MaxWaiters, c.HeavyBytes = time.Hour, 1<<20, 8*mib })
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var bytes [2]atomic.Int64
+		var firstHeavy atomic.Int64
+		start := time.Now()
+		work := func(n int, size int64, class int) {
+			for range n {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						l, err := b.Acquire(ctx, gate.Request{Bytes: size, Flow: fmt.Sprint(class)})
+						if err == nil {
+							bytes[class].Add(quantum)
+							if class == heavy {
+								firstHeavy.CompareAndSwap(0, int64(time.Since(start)))
+							}
+							time.Sleep(100 * time.Millisecond)
+						}
+						l.Release()
+					}
+				})
+			}
+		}
+		work(400, quantum, light) // 128 fit, so that some wait whenever any end
+		synctest.Wait()
+		work(600, -1, heavy) // of the same cost, and enough to wait a second each
+		time.Sleep(2 * time.Second)
+		bytes[light].Store(0)
+		bytes[heavy].Store(0)
+		time.Sleep(10 * time.Second)
+		cancel()
+		wg.Wait()
+		l, h := bytes[light].Load(), bytes[heavy].Load()
+		if first := time.Duration(firstHeavy.Load()); first < time.Second || first > time.Second+500*time.Millisecond {
+			t.Errorf("the first heavy body was granted after %v, want it soon after a second", first)
+		}
+		if share := float64(h) / float64(l+h); share > 0.251 || share < 0.24 {
+			t.Errorf("heavy bodies got %.3f of the bytes, want a quarter", share)
+		}
+	})
+}
+
+// Those refused together do not come back together.
+func TestG7RetryAfterSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, func(c *Config) { c.QueueTimeout = 20 * time.Second })
+		full := admit(t, b, 8*mib)
+		var all []<-chan result
+		for range 300 {
+			all = append(all, acquire(t.Context(), b, gate.Request{Bytes: mib}))
+		}
+		time.Sleep(20 * time.Second)
+		seen := map[string]int{}
+		for _, w := range all {
+			r := refusedNow(t, w, gate.QueueTimeout)
+			if r.RetryAfter < 20*time.Second || r.RetryAfter > 60*time.Second || r.RetryAfter%time.Second != 0 {
+				t.Errorf("Retry-After %v, want whole seconds, 20 to 60", r.RetryAfter)
+			}
+			seen[r.RetryAfterSeconds()]++
+		}
+		for s, n := range seen {
+			if n > 100 {
+				t.Errorf("%d of 300 come back after %s s", n, s)
+			}
+		}
+		full.Release()
+	})
+}
+
+// Jitter adds up to a half, never takes away.
+func TestG7Jitter(t *testing.T) {
+	for s := 1; s <= 40; s++ {
+		base := time.Duration(s) * time.Second
+		low, high := 1<<30*time.Second, time.Duration(0)
+		for range 2000 {
+			d := jitter(base)
+			low, high = min(low, d), max(high, d)
+			if d%time.Second != 0 {
+				t.Fatalf("jitter(%v) = %v, want whole seconds", base, d)
+			}
+		}
+		if most := base + (base+time.Second)/2; low != base || high > most || high == base {
+			t.Errorf("jitter(%v) = %v..%v, want up to %v", base, low, high, most)
+		}
+	}
+}
+
+// D15: timeout and grant in the same instant, again and again: nothing is lost.
+func TestD15GrantMeetsTimeout(t *testing.T) {
+	rounds := 20_000
+	if testing.Short() || raceEnabled {
+		rounds = 2_000
+	}
+	bubble(t, func(t *testing.T) {
+		const wait = 10 * time.Millisecond
+		b := budget(t, 8*mib, func(c *Config) { c.QueueTimeout = wait })
+		admitted, timedOut := 0, 0
+		for i := range rounds {
+			l := admit(t, b, 8*mib)
+			go func() {
+				time.Sleep(wait)
+				l.Release()
+			}()
+			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			if i%2 == 0 { // and the caller's own deadline with them
+				ctx, cancel = context.WithTimeout(ctx, wait)
+			}
+			w, err := b.Acquire(ctx, gate.Request{Bytes: 8 * mib})
+			if err == nil {
+				admitted++
+			} else {
+				timedOut++
+			}
+			w.Release()
+			cancel()
+			synctest.Wait()
+			if n := b.Snapshot().InflightBytes; n != 0 {
+				t.Fatalf("round %d: %d bytes are lost", i, n)
+			}
+		}
+		if s := b.Snapshot(); s.Admitted != int64(rounds+admitted) || s.Sheds != int64(timedOut) {
+			t.Errorf("counted %d and %d, want %d and %d", s.Admitted, s.Sheds, rounds+admitted, timedOut)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/headgate-go/headgate/core/admission"
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// Config configures every gate. Values are literal; start from [DefaultConfig].
+// YAML decodes onto it, with field names in snake_case.
+type Config struct {
+	// Admission configures byte admission.
+	Admission admission.Config `yaml:"admission"`
+	// Logger gets the line that Open writes. Default nil: slog.Default().
+	Logger *slog.Logger `yaml:"-"`
+}
+
+// DefaultConfig returns every gate's own defaults: bytes enforce.
+func DefaultConfig() Config {
+	return Config{Admission: admission.DefaultConfig()}
+}
+
+// Validate returns an error that names the first field that is out of range, or
+// nil. Open and Reconfigure call it.
+func (c Config) Validate() error { return c.Admission.Validate() }
+
+// Headgate holds the gates of a process. All methods are safe for concurrent use.
+type Headgate struct {
+	// Bytes admits request bodies.
+	Bytes *admission.Budget
+}
+
+// Open opens every gate and logs one line that says which gate does what. The
+// error names the field of c that is wrong; nothing is open then. Shutdown closes
+// what Open opened.
+func Open(c Config) (*Headgate, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	bytes, err := admission.New(c.Admission)
+	if err != nil {
+		return nil, err
+	}
+	h := &Headgate{Bytes: bytes}
+	log := c.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	s := bytes.Snapshot()
+	log.Info("headgate is open",
+		slog.String("admission", s.Mode.String()),
+		slog.String("max_inflight_bytes", gate.Size(s.MaxInflightBytes).String()),
+		slog.String("budget_source", s.BudgetSource),
+		slog.Duration("queue_timeout", c.Admission.QueueTimeout))
+	return h, nil
+}
+
+// Reconfigure applies c to every gate, or to none: on an error, which names the
+// wrong field, nothing has changed.
+func (h *Headgate) Reconfigure(c Config) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return h.Bytes.Reconfigure(c.Admission)
+}
+
+// Snapshot is the state of every gate, as JSON under its package's name.
+type Snapshot struct {
+	Admission admission.Snapshot `json:"admission"`
+}
+
+// Snapshot reads the state of every gate. It reads memory only.
+func (h *Headgate) Snapshot() Snapshot {
+	return Snapshot{Admission: h.Bytes.Snapshot()}
+}
+
+// Shutdown refuses everyone who waits and every later request, calls stop (an
+// http.Server's Shutdown, for example; nil = nothing to stop), and waits until
+// every lease is back. ctx bounds all of it and is handed to stop. The error joins
+// those of stop and of leases that did not come back in time. Calling it again is
+// the same as calling it once, but for stop.
+func (h *Headgate) Shutdown(ctx context.Context, stop func(context.Context) error) error {
+	h.Bytes.Close()
+	var errs []error
+	if stop != nil {
+		errs = append(errs, stop(ctx))
+	}
+	if err := h.Bytes.Drain(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("admission: leases are still out: %w", err))
+	}
+	return errors.Join(errs...)
+}

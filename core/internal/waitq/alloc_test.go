@@ -1,0 +1,95 @@
+package waitq
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"unsafe"
+)
+
+func skipAllocsUnderRace(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("the race detector makes sync.Pool drop waiters, so that new ones are allocated")
+	}
+}
+
+func TestUncontendedAllocatesNothing(t *testing.T) {
+	skipAllocsUnderRace(t)
+	q := New(conf(8))
+	var l Lease
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if n := testing.AllocsPerRun(1000, func() {
+		if !q.TryAcquire(&l, 1, 3) {
+			t.Fatal("refused")
+		}
+		gen := l.Gen()
+		l.Grow(gen, 2)
+		l.Shrink(gen, 1)
+		l.Release(gen)
+	}); n != 0 {
+		t.Errorf("TryAcquire and Release: %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		if q.Acquire(ctx, &l, Request{Class: 2, Cost: 3, Flow: "a", Weight: 1}).Outcome != Granted {
+			t.Fatal("refused")
+		}
+		l.Release(l.Gen())
+	}); n != 0 {
+		t.Errorf("Acquire and Release: %v allocations", n)
+	}
+	wantIdle(t, q)
+}
+
+// TestContendedAllocatesNothing: a waiter, its channel and its flow are used again.
+func TestContendedAllocatesNothing(t *testing.T) {
+	skipAllocsUnderRace(t)
+	q := New(conf(1))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	const others = 4
+	for range others {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			var l Lease
+			for q.Acquire(ctx, &l, Request{Cost: 1, Flow: "others"}).Outcome == Granted {
+				runtime.Gosched() // the rest comes while it is held, and waits
+				l.Release(l.Gen())
+			}
+		}()
+	}
+	var l Lease
+	n := testing.AllocsPerRun(5000, func() {
+		if q.Acquire(ctx, &l, Request{Cost: 1, Flow: "one"}).Outcome != Granted {
+			t.Fatal("refused")
+		}
+		runtime.Gosched()
+		l.Release(l.Gen())
+	})
+	entered := q.Snapshot().Entered[0] / (others + 1) // a fair share of them is this one's
+	cancel()
+	for range others {
+		<-done
+	}
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if entered < 1000 {
+		t.Errorf("only %d of 5000 waited: nothing was measured", entered)
+	}
+	wantIdle(t, q)
+}
+
+// TestSizes: with its channel of 96 bytes a waiter stays below 256.
+func TestSizes(t *testing.T) {
+	if n := unsafe.Sizeof(waiter{}); n > 128 {
+		t.Errorf("a waiter has %d bytes, want 128", n)
+	}
+	if n := unsafe.Sizeof(Lease{}); n > 64 {
+		t.Errorf("a lease has %d bytes, want one cache line", n)
+	}
+	if unsafe.Offsetof(Queue{}.state) != 0 || unsafe.Offsetof(Queue{}.mu) < 64 {
+		t.Error("the word that every acquire changes shares its line with the lock")
+	}
+}

@@ -1,0 +1,190 @@
+package waitq
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// BenchmarkUncontended is an acquire and a release where there is room.
+func BenchmarkUncontended(b *testing.B) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	b.Run("one", func(b *testing.B) {
+		q := New(conf(8))
+		var l Lease
+		b.ReportAllocs()
+		for b.Loop() {
+			q.Acquire(ctx, &l, Request{Cost: 1, Weight: 1})
+			l.Release(l.Gen())
+		}
+	})
+	b.Run("class limit", func(b *testing.B) {
+		q := New(conf(8))
+		var l Lease
+		b.ReportAllocs()
+		for b.Loop() {
+			q.Acquire(ctx, &l, Request{Class: 1, Cost: 1, Weight: 1})
+			l.Release(l.Gen())
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		q := New(conf(1 << 20))
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			var l Lease
+			for pb.Next() {
+				q.Acquire(ctx, &l, Request{Cost: 1, Weight: 1})
+				l.Release(l.Gen())
+			}
+		})
+	})
+}
+
+// BenchmarkContended is 128 goroutines at a limit of 8.
+func BenchmarkContended(b *testing.B) {
+	for _, bench := range []struct {
+		name           string
+		classes, flows int
+	}{{"one flow", 1, 1}, {"3 classes 16 flows", Classes, 16}} {
+		b.Run(bench.name, func(b *testing.B) {
+			c := conf(8)
+			c.AgingStep = time.Minute
+			q := New(c)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			names := make([]string, bench.flows)
+			for i := range names {
+				names[i] = fmt.Sprint("flow ", i)
+			}
+			var number sync.Mutex
+			n := 0
+			b.ReportAllocs()
+			b.SetParallelism(128 / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) {
+				number.Lock()
+				r := Request{Class: n % bench.classes, Cost: 1, Weight: 1, Flow: names[n%bench.flows]}
+				n++
+				number.Unlock()
+				var l Lease
+				for pb.Next() {
+					if o := q.Acquire(ctx, &l, r).Outcome; o != Granted {
+						b.Errorf("outcome %d", o)
+						return
+					}
+					runtime.Gosched()
+					l.Release(l.Gen())
+				}
+			})
+			wantIdleBench(b, q)
+		})
+	}
+}
+
+func wantIdleBench(b *testing.B, q *Queue) {
+	b.Helper()
+	if s := q.Snapshot(); s.InUse != 0 || s.Leases != 0 {
+		b.Fatalf("%+v", s)
+	}
+}
+
+// queueSizes are the waiters and flows that the queue's speed is measured at. The
+// last is to take no more than 1.6 times the first.
+var queueSizes = []struct {
+	name           string
+	waiters, flows int
+}{
+	{"10 waiters 1 flow", 10, 1},
+	{"10 waiters 10 flows", 10, 10},
+	{"1k waiters 1k flows", 1000, 1000},
+	{"100k waiters 1 flow", 100_000, 1},
+	{"100k waiters 10k flows", 100_000, 10_000},
+}
+
+// BenchmarkDispatch is one release that grants the next waiter and one arrival
+// that takes its place, in the engine alone: no goroutine sleeps or wakes.
+func BenchmarkDispatch(b *testing.B) {
+	for _, size := range queueSizes {
+		b.Run(size.name, func(b *testing.B) {
+			q := New(conf(1))
+			q.armed, q.firesAt = true, -1 // the clock stands still
+			names := make([]string, size.flows)
+			for i := range names {
+				names[i] = fmt.Sprint("flow ", i)
+			}
+			now := int64(1)
+			enter := func(w *waiter, flow string) {
+				w.cost, w.weight, w.deadline = 1, 1, never
+				q.mu.Lock()
+				q.enterLocked(w, flow, now)
+				q.mu.Unlock()
+			}
+			enter(q.getWaiter(Request{}), "")
+			spare := q.takeWokenLocked().first
+			for i := range size.waiters {
+				enter(q.getWaiter(Request{}), names[i%size.flows])
+			}
+			flow := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				*spare = waiter{ready: spare.ready}
+				enter(spare, names[flow])
+				if flow++; flow == len(names) {
+					flow = 0
+				}
+				q.state.Add(1<<countBits - 1)
+				q.mu.Lock()
+				q.releasedLocked(0, 1, 0, now)
+				spare = q.takeWokenLocked().first
+				q.mu.Unlock()
+			}
+			if q.waiting != size.waiters {
+				b.Fatalf("%d waiters", q.waiting)
+			}
+		})
+	}
+}
+
+// BenchmarkHandOver is BenchmarkDispatch with a parked goroutine for each waiter,
+// which is woken, releases, and waits again.
+func BenchmarkHandOver(b *testing.B) {
+	for _, size := range queueSizes {
+		b.Run(size.name, func(b *testing.B) {
+			c := conf(1)
+			c.Timeout = time.Hour
+			q := New(c)
+			ctx, cancel := context.WithCancel(context.Background())
+			var first Lease
+			q.TryAcquire(&first, 0, 1)
+			var wg sync.WaitGroup
+			done := make(chan struct{})
+			left := b.N
+			for i := range size.waiters {
+				r := Request{Cost: 1, Flow: fmt.Sprint("flow ", i%size.flows)}
+				wg.Go(func() {
+					var l Lease
+					for q.Acquire(ctx, &l, r).Outcome == Granted {
+						left-- // the lease is the lock
+						if left == 0 {
+							close(done)
+						}
+						l.Release(l.Gen())
+					}
+				})
+			}
+			for waiting(q) < size.waiters {
+				runtime.Gosched()
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			first.Release(first.Gen())
+			<-done
+			b.StopTimer()
+			cancel()
+			wg.Wait()
+		})
+	}
+}

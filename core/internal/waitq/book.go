@@ -1,0 +1,73 @@
+package waitq
+
+// Book enters r in the queue's books without making anyone wait: l is held at
+// once, whatever the outcome, and must be released. It serves shadow modes, which
+// only want to know. The outcome is that of the moment, or Queued for a request
+// that would wait. A queued one stands in the queue like any other, is granted in
+// its turn or refused in its time, and leaves with its release. A refused one
+// holds nothing.
+func (q *Queue) Book(l *Lease, r Request) Outcome {
+	if q.TryAcquire(l, r.Class, r.Cost) {
+		return Granted
+	}
+	w := q.getWaiter(r)
+	w.deadline = never
+	now := q.now()
+	q.mu.Lock()
+	q.enterLocked(w, r.Flow, now)
+	queued, outcome := w.queued, w.outcome
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+	if queued {
+		l.hold(q, r.Class, 0, 0)
+		l.booked = w
+		return Queued
+	}
+	<-w.ready
+	if outcome == Granted {
+		l.hold(q, r.Class, w.charge, w.left)
+	} else {
+		q.state.Add(1) // a lease that holds nothing
+		l.hold(q, 0, 0, 0)
+	}
+	q.putWaiter(w)
+	return outcome
+}
+
+// unbook ends the entry of a lease that Book queued.
+func (q *Queue) unbook(w *waiter) {
+	now := q.now()
+	q.mu.Lock()
+	if w.queued {
+		q.removeLocked(w, Canceled, now)
+	}
+	q.settleLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+	<-w.ready
+	if w.outcome == Granted {
+		q.release(int(w.class), w.charge, w.left)
+	}
+	q.putWaiter(w)
+}
+
+// AdmitAll grants everyone who waits, room or not, for a policy that stops
+// enforcing. In use may then exceed the limit, as after a shrink.
+func (q *Queue) AdmitAll() {
+	now := q.now()
+	q.mu.Lock()
+	for q.oldest != nil {
+		w := q.oldest
+		q.unlinkLocked(w, true, false)
+		if w.class > 0 {
+			q.classHeld[w.class].Add(1)
+		}
+		q.startLocked(w, now)
+	}
+	q.settleLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}

@@ -1,0 +1,154 @@
+package waitq
+
+import "time"
+
+// Waiting reports whether anybody waits, or the queue is closed. It takes no lock
+// and may be a moment old.
+func (q *Queue) Waiting() bool { return q.state.Load()>>countBits < -bias/2 }
+
+// InUse is the cost that leases hold. While acquires fail it may read high for a
+// moment.
+func (q *Queue) InUse() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(0, q.limit-q.freeLocked())
+}
+
+// Reconfigure changes everything in c at once. What grew is granted at once. A
+// limit below what is in use revokes nothing: nothing is granted until use is
+// below it. Waiters keep their arrival: a waiter's time is over at arrival + the
+// new timeout. Waiters beyond new queue bounds stay. It panics as New does.
+func (q *Queue) Reconfigure(c Config) {
+	q.check(c)
+	now := q.now()
+	q.mu.Lock()
+	q.configureLocked(c)
+	q.setLimitLocked(c.Limit)
+	q.settleLocked(now)
+	q.armLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}
+
+// SetLimit is Reconfigure for the limit alone.
+func (q *Queue) SetLimit(n int64) {
+	q.check(Config{Limit: n})
+	now := q.now()
+	q.mu.Lock()
+	q.setLimitLocked(n)
+	q.settleLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}
+
+func (q *Queue) setLimitLocked(n int64) {
+	q.state.Add((n - q.limit) << countBits)
+	q.limit = n
+}
+
+// SetTimeout is Reconfigure for the timeout alone.
+func (q *Queue) SetTimeout(d time.Duration) {
+	now := q.now()
+	q.mu.Lock()
+	q.timeout = bounded(max(d, 0))
+	q.settleLocked(now)
+	q.armLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}
+
+// SetClassLimit is Reconfigure for one class limit alone.
+func (q *Queue) SetClassLimit(class int, n int64) {
+	q.classCap[class].Store(n)
+	q.redispatch(q.now())
+}
+
+// Evict refuses every waiter of a class with outcome Shed.
+func (q *Queue) Evict(class int) {
+	now := q.now()
+	q.mu.Lock()
+	for q.classes[class].n > 0 {
+		q.removeLocked(q.classes[class].newest(), Shed, now)
+	}
+	q.settleLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}
+
+// Close refuses all waiters and every later caller. Leases that are out stay
+// good. Closing twice is the same as once.
+func (q *Queue) Close() {
+	now := q.now()
+	q.mu.Lock()
+	if !q.closed {
+		q.biasLocked()
+		q.closed = true
+		for q.oldest != nil {
+			q.removeLocked(q.oldest, Closed, now)
+		}
+		if q.timer != nil {
+			q.timer.Stop()
+		}
+		q.finishIfDrainedLocked()
+	}
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}
+
+// finishIfDrainedLocked tells that the last lease is back. An acquire that is
+// failing counts as a lease for a moment; it settles when it has gone back.
+func (q *Queue) finishIfDrainedLocked() {
+	if q.closed && !q.finished && q.state.Load()&countMask == 0 {
+		q.finished = true
+		close(q.drained)
+	}
+}
+
+// Drained is closed once the queue is closed and every lease is back.
+func (q *Queue) Drained() <-chan struct{} { return q.drained }
+
+// expireLocked refuses those whose time is over and reports whether there were any.
+func (q *Queue) expireLocked(now int64) bool {
+	any := false
+	for q.oldest != nil && now-q.oldest.arrival >= q.timeout {
+		q.removeLocked(q.oldest, TimedOut, now)
+		any = true
+	}
+	return any
+}
+
+// armLocked makes sure that the timer fires when the oldest waiter's time is
+// over. A timer that is set already is left alone if it fires no later.
+func (q *Queue) armLocked(now int64) {
+	if q.oldest == nil || q.closed {
+		return
+	}
+	at := q.oldest.arrival + q.timeout
+	if q.armed && q.firesAt <= at {
+		return
+	}
+	q.armed, q.firesAt = true, at
+	d := time.Duration(max(at-now, 0))
+	if q.timer == nil {
+		q.timer = time.AfterFunc(d, q.fire)
+	} else {
+		q.timer.Reset(d)
+	}
+}
+
+// fire runs on the timer's own goroutine, which ends with it.
+func (q *Queue) fire() {
+	now := q.now()
+	q.mu.Lock()
+	q.armed = false
+	q.settleLocked(now)
+	q.armLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}

@@ -1,0 +1,152 @@
+package waitq
+
+import "math/bits"
+
+// flowHeap is a 4-ary heap of flows by finish tag, the older first waiter in a
+// tie. Keys lie in the heap itself, so that comparing touches no flow.
+type flowHeap []slot
+
+type slot struct {
+	finish, seq uint64
+	f           *flow
+}
+
+func (h flowHeap) less(a, b slot) bool {
+	if d := int64(a.finish - b.finish); d != 0 {
+		return d < 0 // tags wrap: their distance is what counts
+	}
+	return a.seq < b.seq
+}
+
+func (h flowHeap) set(i int, s slot) { h[i] = s; s.f.at = i }
+
+func (h *flowHeap) push(f *flow) {
+	*h = append(*h, slot{})
+	h.up(len(*h)-1, slot{f.finish, f.first.seq, f})
+}
+
+// fix restores the order after the flow at i has changed its tag or its first waiter.
+func (h flowHeap) fix(i int) {
+	f := h[i].f
+	h.place(i, slot{f.finish, f.first.seq, f})
+}
+
+func (h *flowHeap) remove(i int) {
+	last := len(*h) - 1
+	s := (*h)[last]
+	(*h)[last] = slot{}
+	*h = (*h)[:last]
+	if i < last {
+		h.place(i, s)
+	}
+}
+
+func (h flowHeap) place(i int, s slot) {
+	if i > 0 && h.less(s, h[(i-1)/4]) {
+		h.up(i, s)
+	} else {
+		h.down(i, s)
+	}
+}
+
+func (h flowHeap) up(i int, s slot) {
+	for i > 0 {
+		p := (i - 1) / 4
+		if !h.less(s, h[p]) {
+			break
+		}
+		h.set(i, h[p])
+		i = p
+	}
+	h.set(i, s)
+}
+
+func (h flowHeap) down(i int, s slot) {
+	for {
+		first := 4*i + 1
+		if first >= len(h) {
+			break
+		}
+		m := first
+		for c := first + 1; c < min(first+4, len(h)); c++ {
+			if h.less(h[c], h[m]) {
+				m = c
+			}
+		}
+		if !h.less(h[m], s) {
+			break
+		}
+		h.set(i, h[m])
+		i = m
+	}
+	h.set(i, s)
+}
+
+// queueHeap is a binary heap of flows, the one with the most queued cost per
+// weight first, the older in a tie. An empty one that is kept is not nil.
+type queueHeap []*flow
+
+func (h queueHeap) less(a, b *flow) bool {
+	switch more(a.queued, a.weight, b.queued, b.weight) {
+	case 1:
+		return true
+	case 0:
+		return a.id < b.id
+	}
+	return false
+}
+
+// more compares a/aw with b/bw exactly: 1, 0 or -1.
+func more(a, aw, b, bw int64) int {
+	ah, al := bits.Mul64(uint64(a), uint64(bw))
+	bh, bl := bits.Mul64(uint64(b), uint64(aw))
+	switch {
+	case ah > bh || ah == bh && al > bl:
+		return 1
+	case ah == bh && al == bl:
+		return 0
+	}
+	return -1
+}
+
+func (h *queueHeap) push(f *flow) {
+	*h = append(*h, f)
+	f.byAt = len(*h) - 1
+	h.fix(f.byAt)
+}
+
+func (h *queueHeap) remove(i int) {
+	last := len(*h) - 1
+	f := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	if i < last {
+		(*h)[i], f.byAt = f, i
+		h.fix(i)
+	}
+}
+
+func (h queueHeap) swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].byAt, h[j].byAt = i, j
+}
+
+func (h queueHeap) fix(i int) {
+	for ; i > 0 && h.less(h[i], h[(i-1)/2]); i = (i - 1) / 2 {
+		h.swap(i, (i-1)/2)
+	}
+	for {
+		m := 2*i + 1
+		if m >= len(h) {
+			return
+		}
+		if m+1 < len(h) && h.less(h[m+1], h[m]) {
+			m++
+		}
+		if !h.less(h[m], h[i]) {
+			return
+		}
+		h.swap(i, m)
+		i = m
+	}
+}

@@ -1,0 +1,279 @@
+package waitq
+
+import "slices"
+
+// request is what an arrival asks for.
+type request struct {
+	class    int
+	flow     string
+	weight   int64
+	cost     int64
+	held     int64
+	deadline int64
+	passes   int // grants that passed it before it had its place
+}
+
+// rules are the choices that the package comment makes. Each one is on, or has
+// its number, in theRules.
+type rules struct {
+	passes int   // grants that may pass a head
+	share  int64 // what an aged grant owes for each unit of cost
+
+	fifo, pins, pinWithRoom, olderInTie                            bool
+	tagsAtHead, startAtV, leaverMovesV, orderMovesV, weights       bool
+	passesCharge, passesAreFree, passesMoveV                       bool
+	highestPasses, roundUp, middle                                 bool
+	capCharge, classLimits                                         bool
+	rankPerStep, everyBoundary, debtToStanding, repay, noCredit    bool
+	forgive                                                        bool
+	hopeless, askOnArrival, askAtTurn, deadlineExact               bool
+	expireExact, expireFirst                                       bool
+	newest, lowestGivesWay, agedStay, ownQueued, ownCost, strictly bool
+	longestFlow, perWeight, boundHeld, onePlace, ownFlowStays      bool
+	atOnce                                                         bool
+}
+
+func theRules() rules {
+	return rules{
+		passes: 2, share: 3,
+		fifo: true, pins: true, pinWithRoom: true, olderInTie: true,
+		tagsAtHead: true, startAtV: true, leaverMovesV: true, orderMovesV: true, weights: true,
+		passesCharge: true, passesAreFree: true, passesMoveV: false,
+		highestPasses: true, roundUp: true, middle: true,
+		capCharge: true, classLimits: true,
+		rankPerStep: true, everyBoundary: true, debtToStanding: true, repay: true, noCredit: true,
+		forgive:  true,
+		hopeless: true, askOnArrival: true, askAtTurn: true, deadlineExact: true,
+		expireExact: true, expireFirst: true,
+		newest: true, lowestGivesWay: true, agedStay: true, ownQueued: true, ownCost: true, strictly: true,
+		longestFlow: true, perWeight: true, boundHeld: true, onePlace: true, ownFlowStays: true, atOnce: true,
+	}
+}
+
+// arrive is one request.
+func (m *ref) arrive(r request, now int64) {
+	id := m.next
+	m.next++
+	if len(m.waiters) == 0 && r.cost <= m.free() && !m.atLimit(r.class) {
+		m.start(id, r.class, r.cost)
+		return
+	}
+	if m.rules.askOnArrival && m.hopeless(r.class, r.deadline, now) {
+		m.refuse(id, Hopeless)
+		return
+	}
+	if m.rules.expireFirst && m.expire(now) {
+		m.dispatch(now)
+	}
+	switch {
+	case len(m.waiters) == 0 && m.charge(r.cost) <= m.free() && !m.atLimit(r.class):
+		m.start(id, r.class, m.charge(r.cost))
+	case m.timeout == 0:
+		m.refuse(id, TimedOut)
+	case m.startsAtOnce(id, &r, now):
+	case !m.place(r, now):
+		m.refuse(id, Full)
+	default:
+		m.insert(id, r, now)
+		m.dispatch(now)
+	}
+	m.settled()
+}
+
+// startsAtOnce grants r, for which there is no place in the queue, if it is the
+// one to be granted once it stands in the queue.
+func (m *ref) startsAtOnce(id int, r *request, now int64) bool {
+	if !m.rules.atOnce || m.hasPlace(*r, m.waiters) || m.charge(r.cost) > m.free() || m.atLimit(r.class) {
+		return false
+	}
+	own := *r
+	for _, f := range m.flows {
+		if f.class == r.class && f.name == r.flow {
+			own.weight = f.weight
+		}
+	}
+	w := m.insert(id, own, now)
+	m.dispatch(now)
+	if !slices.Contains(m.waiters, w) {
+		return true
+	}
+	m.take(w, false, false)
+	r.passes = w.passes
+	return false
+}
+
+func (m *ref) refuse(id int, o Outcome) { m.log = append(m.log, ended{id, o, 0}) }
+
+// place makes room in the queue for r, at the cost of at most one other.
+func (m *ref) place(r request, now int64) bool {
+	if m.hasPlace(r, m.waiters) {
+		return true
+	}
+	for range Classes * 100 {
+		v := m.victim(r, now)
+		if v == nil {
+			return false
+		}
+		others := m.of(func(w *refWaiter) bool { return w != v })
+		enough := m.hasPlace(r, others)
+		if !enough && m.rules.onePlace {
+			return false
+		}
+		m.remove(v, Displaced)
+		if enough {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *ref) hasPlace(r request, others []*refWaiter) bool {
+	held := r.held
+	for _, w := range others {
+		held += w.held
+	}
+	return len(others) < m.maxWaiters && (held <= m.maxHeld || !m.rules.boundHeld)
+}
+
+// victim is who gives way to r.
+func (m *ref) victim(r request, now int64) *refWaiter {
+	lower := []int{2, 1, 0}[:Classes-1-r.class]
+	if !m.rules.lowestGivesWay {
+		slices.Reverse(lower)
+	}
+	for _, c := range lower {
+		if ws := m.inClass(c); len(ws) > 0 {
+			if v := m.last(ws); !m.aged(v, c-r.class, now) || !m.rules.agedStay {
+				return v
+			}
+		}
+	}
+	var most *refFlow
+	own, ownQueued := (*refFlow)(nil), r.cost
+	if !m.rules.ownCost {
+		ownQueued = 0
+	}
+	for _, f := range m.flows {
+		if f.class != r.class {
+			continue
+		}
+		if most == nil || m.moreQueued(f, most) {
+			most = f
+		}
+		if f.name == r.flow && m.rules.ownQueued {
+			own, ownQueued = f, ownQueued+m.queued(f)
+		}
+	}
+	if most == nil || most == own && m.rules.ownFlowStays {
+		return nil
+	}
+	a, b := m.queued(most)*r.weight, ownQueued*most.weight
+	if !m.rules.perWeight {
+		a, b = m.queued(most), ownQueued
+	}
+	if a < b || a == b && m.rules.strictly {
+		return nil
+	}
+	return m.last(m.of(func(w *refWaiter) bool { return w.flow == most }))
+}
+
+func (m *ref) last(ws []*refWaiter) *refWaiter {
+	if !m.rules.newest {
+		return ws[0]
+	}
+	return ws[len(ws)-1]
+}
+
+// moreQueued: a has more queued cost per weight than b, or as much and is older.
+func (m *ref) moreQueued(a, b *refFlow) bool {
+	x, y := m.queued(a)*b.weight, m.queued(b)*a.weight
+	if !m.rules.perWeight {
+		x, y = m.queued(a), m.queued(b)
+	}
+	if !m.rules.longestFlow {
+		x, y = y, x
+	}
+	return x > y || x == y && a.born < b.born
+}
+
+func (m *ref) queued(f *refFlow) int64 {
+	n := int64(0)
+	for _, w := range m.waiters {
+		if w.flow == f {
+			n += w.cost
+		}
+	}
+	return n
+}
+
+// expire refuses those whose time is over.
+func (m *ref) expire(now int64) bool {
+	over := m.of(func(w *refWaiter) bool {
+		return now > w.arrival+m.timeout || now == w.arrival+m.timeout && m.rules.expireExact
+	})
+	for _, w := range over {
+		m.remove(w, TimedOut)
+	}
+	return len(over) > 0
+}
+
+// settle is what follows every change but an arrival.
+func (m *ref) settle(now int64) {
+	m.expire(now)
+	m.dispatch(now)
+	m.settled()
+}
+
+// settled: with the queue, its debts are gone.
+func (m *ref) settled() {
+	if len(m.waiters) == 0 && m.rules.forgive {
+		m.debt = [Classes]int64{}
+	}
+}
+
+func (m *ref) cancel(id int, now int64) {
+	for _, w := range m.waiters {
+		if w.id == id {
+			m.remove(w, Canceled)
+			break
+		}
+	}
+	m.settle(now)
+}
+
+// release ends a lease; by is the part of it that goes back, all of it for a
+// release, less for a shrink.
+func (m *ref) release(id int, by, now int64, all bool) {
+	for _, l := range m.leases {
+		if l.id == id {
+			l.charge -= by
+		}
+	}
+	if all {
+		m.leases = slices.DeleteFunc(m.leases, func(l *refLease) bool { return l.id == id })
+	}
+	m.settle(now)
+}
+
+// grow adds to a lease and reports whether there was room.
+func (m *ref) grow(id int, by, now int64) bool {
+	if m.free() < by {
+		m.settle(now)
+		return false
+	}
+	for _, l := range m.leases {
+		if l.id == id {
+			l.charge += by
+		}
+	}
+	return true
+}
+
+func (m *ref) evict(class int, now int64) {
+	ws := m.inClass(class)
+	slices.Reverse(ws)
+	for _, w := range ws {
+		m.remove(w, Shed)
+	}
+	m.settle(now)
+}

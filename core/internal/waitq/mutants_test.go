@@ -1,0 +1,87 @@
+package waitq
+
+import (
+	"testing"
+)
+
+// mutants are the rules of the package comment, each broken in one way.
+var mutants = []struct {
+	name   string
+	change func(*rules)
+}{
+	// Order
+	{"a flow is not first come first served", func(r *rules) { r.fifo = false }},
+	{"of equal tags the newer goes first", func(r *rules) { r.olderInTie = false }},
+	{"tags are made on arrival", func(r *rules) { r.tagsAtHead = false }},
+	{"a new flow starts at 0", func(r *rules) { r.startAtV = false }},
+	{"a flow that leaves does not raise the virtual time", func(r *rules) { r.leaverMovesV = false }},
+	{"a grant in order does not move the virtual time", func(r *rules) { r.orderMovesV = false }},
+	{"a pass moves the virtual time", func(r *rules) { r.passesMoveV = true }},
+	{"a pass is not charged to its flow", func(r *rules) { r.passesCharge = false }},
+	{"weights are ignored", func(r *rules) { r.weights = false }},
+	// Share
+	{"an aged grant owes twice its cost", func(r *rules) { r.share = 2 }},
+	{"an aged grant owes four times its cost", func(r *rules) { r.share = 4 }},
+	{"a debt is not paid off", func(r *rules) { r.repay = false }},
+	{"turns are saved up", func(r *rules) { r.noCredit = false }},
+	{"a debt outlives the queue", func(r *rules) { r.forgive = false }},
+	{"a pass owes as an aged grant does", func(r *rules) { r.passesAreFree = false }},
+	{"classes that do not wait are owed too", func(r *rules) { r.debtToStanding = false }},
+	{"the share holds only against the top class", func(r *rules) { r.everyBoundary = false }},
+	{"one step is enough for two ranks", func(r *rules) { r.rankPerStep = false }},
+	// Room
+	{"one grant may pass", func(r *rules) { r.passes = 1 }},
+	{"three grants may pass", func(r *rules) { r.passes = 3 }},
+	{"a pinned head can be displaced as head", func(r *rules) { r.pins = false }},
+	{"a head is pinned where there is no room at all", func(r *rules) { r.pinWithRoom = false }},
+	{"the lowest class passes first", func(r *rules) { r.highestPasses = false }},
+	{"the exact first that fits passes", func(r *rules) { r.roundUp = false }},
+	{"only the first of a flow may pass", func(r *rules) { r.middle = false }},
+	{"a cost above the limit is charged in full", func(r *rules) { r.capCharge = false }},
+	{"class limits are ignored", func(r *rules) { r.classLimits = false }},
+	// Full queue
+	{"the oldest is displaced", func(r *rules) { r.newest = false }},
+	{"the highest class below gives way", func(r *rules) { r.lowestGivesWay = false }},
+	{"an aged waiter gives way", func(r *rules) { r.agedStay = false }},
+	{"the newcomer's own flow is not counted", func(r *rules) { r.ownQueued = false }},
+	{"the newcomer's own cost is not counted", func(r *rules) { r.ownCost = false }},
+	{"as much is enough to give way", func(r *rules) { r.strictly = false }},
+	{"the shortest flow gives way", func(r *rules) { r.longestFlow = false }},
+	{"queued cost is not compared per weight", func(r *rules) { r.perWeight = false }},
+	{"the newcomer's own flow gives way", func(r *rules) { r.ownFlowStays = false }},
+	{"what waiters hold is not bounded", func(r *rules) { r.boundHeld = false }},
+	{"a newcomer displaces as many as it takes", func(r *rules) { r.onePlace = false }},
+	{"a newcomer needs a place even to start at once", func(r *rules) { r.atOnce = false }},
+	// Leaving
+	{"time is over after the timeout, not at it", func(r *rules) { r.expireExact = false }},
+	{"those whose time is over keep their places from a newcomer", func(r *rules) { r.expireFirst = false }},
+	{"nobody is hopeless", func(r *rules) { r.hopeless = false }},
+	{"a hopeless newcomer may queue", func(r *rules) { r.askOnArrival = false }},
+	{"a hopeless waiter may start", func(r *rules) { r.askAtTurn = false }},
+	{"a deadline is over after it, not at it", func(r *rules) { r.deadlineExact = false }},
+}
+
+// TestMutants proves that TestModel would notice if the queue broke a rule: a
+// model that breaks it differs from the queue in some history. It looks at
+// outcomes alone, as callers do: a rule that only shows in the queue's own state
+// would not be worth having.
+func TestMutants(t *testing.T) {
+	const histories = 3000
+	for _, mutant := range mutants {
+		r := theRules()
+		mutant.change(&r)
+		agrees := func(seed uint64) bool {
+			p := newPair(randomTape(seed), r)
+			p.blind = true
+			return p.run() == nil
+		}
+		seed := uint64(0)
+		for seed < histories && agrees(seed) {
+			seed++
+		}
+		if seed == histories {
+			t.Errorf("%d histories do not notice that %s", histories, mutant.name)
+		}
+		t.Logf("noticed by history %d: %s", seed, mutant.name)
+	}
+}

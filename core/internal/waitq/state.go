@@ -1,0 +1,166 @@
+package waitq
+
+const (
+	countBits = 22
+	bias      = 1 << 40
+	countMask = 1<<countBits - 1
+
+	// maxPasses is how many grants may pass a head that does not fit.
+	maxPasses = 2
+	// sampleMask picks one grant in 64 of those that did not queue for timing.
+	sampleMask = 63
+
+	never = 1<<63 - 1
+)
+
+// TryAcquire fills l and returns true if there is room and nobody waits. It
+// never waits and takes no lock. A cost of 0 takes no room, so it cannot be in
+// anyone's way: it is refused only by a closed queue.
+func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
+	if cost == 0 {
+		class = 0 // it takes nothing that a class limit could bound
+	}
+	if q.state.Load() < 0 {
+		return cost == 0 && q.tryNothing(l)
+	}
+	if q.state.Add(1-cost<<countBits) < 0 {
+		q.undo(cost<<countBits - 1)
+		return cost == 0 && q.tryNothing(l)
+	}
+	if !q.takeClass(class) {
+		q.undo(cost<<countBits - 1)
+		return false
+	}
+	var start int64
+	if q.grants[class].Add(1)&sampleMask == 0 {
+		start = q.now()
+	}
+	l.hold(q, class, cost, start)
+	return true
+}
+
+// undo takes back a failed add, which may have hidden room from a dispatch.
+func (q *Queue) undo(delta int64) {
+	if q.state.Add(delta) < 0 {
+		q.redispatch(q.now())
+	}
+}
+
+// tryNothing admits a cost of 0 while the queue is slow.
+func (q *Queue) tryNothing(l *Lease) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.state.Add(1)
+	q.grants[0].Add(1)
+	l.hold(q, 0, 0, 0)
+	return true
+}
+
+// release gives back one lease. start is when it was granted, 0 = not timed.
+func (q *Queue) release(class int, charge, start int64) {
+	if class > 0 {
+		q.classHeld[class].Add(-1)
+	}
+	slow := q.state.Add(charge<<countBits-1) < 0
+	if !slow && start == 0 {
+		return
+	}
+	now := q.now()
+	q.mu.Lock()
+	q.releasedLocked(class, charge, start, now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}
+
+// releasedLocked does what follows a release that has been added to the state.
+func (q *Queue) releasedLocked(class int, charge, start, now int64) {
+	if start > 0 {
+		q.stats.held(class, now-start)
+	}
+	q.stats.drained(charge, now)
+	q.settleLocked(now)
+}
+
+// redispatch dispatches for a change that is in the state already.
+func (q *Queue) redispatch(now int64) {
+	q.mu.Lock()
+	q.settleLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+}
+
+// grow takes n more for a lease that is out: free room, whoever waits for it.
+func (q *Queue) grow(n int64) bool {
+	if n > MaxLimit { // more could not be added to the state
+		return false
+	}
+	if q.state.Add(-(n << countBits)) >= 0 {
+		return true
+	}
+	now := q.now()
+	q.mu.Lock()
+	ok := q.freeLocked() >= 0
+	if !ok {
+		q.state.Add(n << countBits)
+		q.settleLocked(now)
+	}
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+	return ok
+}
+
+// shrink gives back n of a lease that stays out.
+func (q *Queue) shrink(n int64) {
+	if q.state.Add(n<<countBits) < 0 {
+		q.redispatch(q.now())
+	}
+}
+
+// freeLocked is the room left; it is negative after a shrink of the limit below
+// what is in use, and may read low for a moment while an acquire fails.
+func (q *Queue) freeLocked() int64 {
+	free := q.state.Load() >> countBits
+	if q.biased {
+		free += bias
+	}
+	return free
+}
+
+func (q *Queue) fitsLocked(w *waiter) bool { return q.freeLocked() >= min(w.cost, q.limit) }
+
+func (q *Queue) belowClassLimit(class int) bool {
+	return class == 0 || q.classHeld[class].Load() < q.classCap[class].Load()
+}
+
+// takeClass counts a lease in its class, unless the class is at its limit.
+func (q *Queue) takeClass(class int) bool {
+	if class > 0 && q.classHeld[class].Add(1) > q.classCap[class].Load() {
+		q.classHeld[class].Add(-1)
+		return false
+	}
+	return true
+}
+
+// biasLocked turns the fast path off.
+func (q *Queue) biasLocked() {
+	if !q.biased {
+		q.biased = true
+		q.state.Add(-bias << countBits)
+	}
+}
+
+// unbiasLocked turns the fast path on again when nobody waits.
+func (q *Queue) unbiasLocked() {
+	if q.waiting > 0 || !q.biased || q.closed {
+		return
+	}
+	q.biased = false
+	q.debt = [Classes - 1]int64{}
+	q.state.Add(bias << countBits)
+}

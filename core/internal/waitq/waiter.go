@@ -1,0 +1,61 @@
+package waitq
+
+import "math"
+
+// waiter is one caller in the queue. It is 128 bytes, its channel 96.
+type waiter struct {
+	ready chan struct{} // gets one token when the outcome is in
+	flow  *flow
+
+	fprev, fnext *waiter // the flow, by arrival
+	bprev, bnext *waiter // the size bucket, by arrival; bnext also links the woken
+	aprev, anext *waiter // all waiters, by arrival
+
+	cost     int64
+	charge   int64 // what the grant took
+	held     int64
+	arrival  int64
+	left     int64 // when the outcome came
+	deadline int64 // the caller's own
+	seq      uint64
+
+	weight  uint16
+	class   int8
+	bucket  uint8
+	passes  uint8
+	outcome Outcome
+	queued  bool
+}
+
+func (q *Queue) getWaiter(r Request) *waiter {
+	w, _ := q.waiters.Get().(*waiter)
+	if w == nil {
+		w = &waiter{ready: make(chan struct{}, 1)}
+	}
+	w.class, w.cost, w.held, w.weight = int8(r.Class), r.Cost, r.Held, uint16(min(max(r.Weight, 1), math.MaxUint16))
+	return w
+}
+
+// putWaiter takes w back; its token has been taken and nothing points at it.
+func (q *Queue) putWaiter(w *waiter) {
+	*w = waiter{ready: w.ready}
+	q.waiters.Put(w)
+}
+
+// hopeless reports whether w could not finish by its caller's deadline.
+func (w *waiter) hopeless(now, typical int64) bool {
+	return w.deadline != never && (w.deadline <= now || w.deadline-now < typical)
+}
+
+// wakeList is a chain of waiters that have their outcomes.
+type wakeList struct{ first *waiter }
+
+// wake hands each its token. A waiter may be gone as soon as it has it.
+func (l wakeList) wake() {
+	for w := l.first; w != nil; {
+		next := w.bnext
+		w.bnext = nil
+		w.ready <- struct{}{}
+		w = next
+	}
+}
