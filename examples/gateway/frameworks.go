@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// server is what a framework's app must be able to do. An *http.Server can.
+type server interface {
+	// Serve answers what ln accepts. It returns when it fails, or after Shutdown.
+	Serve(ln net.Listener) error
+	// Shutdown stops accepting and waits for the requests that run until ctx ends.
+	Shutdown(ctx context.Context) error
+	// Close cuts the requests that run.
+	Close() error
+}
+
+// frameworks are the ways to serve the routes, one file each. All serve the same:
+//
+//	POST /echo?hold=2s     reads the body into memory, holds it, answers its size and digest
+//	GET /healthz           answers 200 whatever the load
+//	GET /headgate/status   answers the gates' snapshots, without asking a gate
+var frameworks = map[string]func(*gateway) server{
+	"nethttp": netHTTP,
+}
+
+func frameworkNames() string {
+	return strings.Join(slices.Sorted(maps.Keys(frameworks)), ", ")
+}
+
+const statusPath = "/headgate/status"
+
+// status is the body of GET /headgate/status: a snapshot of each gate under its
+// package's name, none when there is no headgate.
+func (g *gateway) status() any {
+	if g.hg == nil {
+		return struct{}{}
+	}
+	return g.hg.Snapshot()
+}
+
+// newServer bounds what a client can take without sending a request. ReadTimeout
+// and WriteTimeout are left out: they would cut long uploads. The byte gate ends
+// slow senders instead (body_idle, body_timeout, min_body_rate).
+func (g *gateway) newServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+	}
+}
