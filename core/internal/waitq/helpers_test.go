@@ -2,6 +2,7 @@ package waitq
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ type call struct {
 	lease  Lease
 	gen    uint64
 	result Result
-	done   bool // the result is in
+	done   atomic.Bool // the result is in
 	cancel context.CancelFunc
 }
 
@@ -43,7 +44,7 @@ func start(ctx context.Context, q *Queue, r Request) *call {
 	go func() {
 		c.result = q.Acquire(ctx, &c.lease, r)
 		c.gen = c.lease.Gen()
-		c.done = true
+		c.done.Store(true)
 	}()
 	return c
 }
@@ -54,7 +55,27 @@ func (c *call) leave() {
 	synctest.Wait()
 }
 
-func (c *call) granted() bool { return c.done && c.result.Outcome == Granted }
+// releaseBefore releases c's lease, and lets f happen after the grants of that and
+// before anybody has heard of them.
+func (c *call) releaseBefore(f func()) {
+	q, l := c.lease.q, &c.lease
+	l.advance(c.gen, c.gen+1)
+	if l.class > 0 {
+		q.classHeld[l.class].Add(-1)
+	}
+	q.state.Add(l.charge<<countBits - 1)
+	now := q.now()
+	q.mu.Lock()
+	q.releasedLocked(int(l.class), l.charge, l.start, now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	f()
+	synctest.Wait()
+	wakes.wake()
+	synctest.Wait()
+}
+
+func (c *call) granted() bool { return c.done.Load() && c.result.Outcome == Granted }
 
 // release ends the lease and lets those run who got its room.
 func (c *call) release() {
@@ -65,10 +86,10 @@ func (c *call) release() {
 // wants fails the test unless the call is in the given state.
 func (c *call) wants(t *testing.T, o Outcome) {
 	t.Helper()
-	switch {
-	case o == Queued && c.done:
+	switch done := c.done.Load(); {
+	case o == Queued && done:
 		t.Fatalf("outcome %d, want the request to wait", c.result.Outcome)
-	case o != Queued && !c.done:
+	case o != Queued && !done:
 		t.Fatalf("the request waits, want outcome %d", o)
 	case o != Queued && c.result.Outcome != o:
 		t.Fatalf("outcome %d, want %d", c.result.Outcome, o)

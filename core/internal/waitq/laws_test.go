@@ -142,9 +142,7 @@ func TestW4CancellationWins(t *testing.T) {
 	bubble(t, conf(1), func(t *testing.T, q *Queue) {
 		holder := ask(q, Request{Cost: 1})
 		first, second := ask(q, Request{Cost: 1}), ask(q, Request{Cost: 1})
-		holder.lease.Release(holder.gen) // first has its grant
-		first.cancel()                   // and leaves before it has seen it
-		synctest.Wait()
+		holder.releaseBefore(first.cancel)
 		first.wants(t, Canceled)
 		second.wants(t, Granted)
 		if first.lease.Live(first.gen - 1) {

@@ -113,7 +113,10 @@ func TestReleaseOnce(t *testing.T) {
 		}
 		after.wait(round, 0)
 	}
-	const rounds = 30_000
+	rounds := int64(30_000)
+	if raceEnabled || testing.Short() {
+		rounds = 1000
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for round := int64(1); round <= rounds; round++ {
@@ -267,6 +270,10 @@ func TestCostZero(t *testing.T) {
 // TestCostZeroInTheSlowMoment: somebody begins to wait between the look at the
 // state and the add. The cost of 0 must not end up in the queue.
 func TestCostZeroInTheSlowMoment(t *testing.T) {
+	rounds := 2_000_000
+	if raceEnabled || testing.Short() {
+		rounds = 100_000
+	}
 	q := New(conf(1))
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -281,7 +288,7 @@ func TestCostZeroInTheSlowMoment(t *testing.T) {
 		}
 	})
 	var l Lease
-	for i := range 200_000 {
+	for i := range rounds {
 		if !q.TryAcquire(&l, 1, 0) {
 			t.Errorf("a cost of 0 was refused in round %d", i)
 			break

@@ -33,7 +33,7 @@ func mustAgree(t *testing.T, data []byte) {
 // laws must hold.
 func TestModel(t *testing.T) {
 	n := uint64(4000)
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		n = 400
 	}
 	for seed := range n {

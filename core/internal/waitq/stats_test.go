@@ -138,8 +138,7 @@ func TestReturnedGrantsAreNoHolds(t *testing.T) {
 		for range 4 * holdSamples {
 			holder := ask(q, Request{Class: 1, Cost: 1})
 			waiter := ask(q, Request{Cost: 1})
-			holder.lease.Release(holder.gen)
-			waiter.leave()
+			holder.releaseBefore(waiter.cancel)
 			waiter.wants(t, Canceled)
 		}
 		s := q.Snapshot()
