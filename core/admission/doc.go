@@ -43,5 +43,6 @@
 // nobody reads is not slow. A Read ends with slow_body when it is blocked for
 // BodyIdle, when the clock shows BodyTimeout in all, when the average falls under
 // MinBodyRate after the first 10 s, or under MinBodyRateWaiting after the first
-// 2 s while somebody waits for room. The bytes come back at once.
+// 2 s while somebody waits for room, which is looked at when the Read begins. What
+// was reserved and not read comes back at once, the rest with the lease.
 package admission

@@ -270,7 +270,9 @@ func TestStaleLeaseIsHarmless(t *testing.T) {
 				}
 				// And the next one's own marks are as good as ever.
 				if next.Path == "" {
-					body, _ = under(l, max(next.Bytes, 0))
+					if next.Bytes != 0 { // else it was marked as read before the stale one's end
+						body, _ = under(l, max(next.Bytes, 0))
+					}
 					if _, err := io.Copy(io.Discard, body); err != nil {
 						t.Error(err)
 					}

@@ -161,6 +161,40 @@ func TestJ4QueueTimeout(t *testing.T) {
 	})
 }
 
+// The caps beside the budget change with it.
+func TestJ4OtherCaps(t *testing.T) {
+	b := budget(t, 8*mib, func(c *Config) { c.Exempt, c.MaxExempt = []string{"/livez"}, 1 })
+	probe := gate.Request{Path: "/livez"}
+	var out []gate.Lease
+	for _, most := range []int{1, 3, 2} {
+		reload(t, b, func(c *Config) { c.MaxExempt = most })
+		for {
+			l, err := b.Acquire(t.Context(), probe)
+			if err != nil {
+				refused(t, err, gate.AdmissionBusy)
+				break
+			}
+			out = append(out, l)
+		}
+		if len(out) != most && most != 2 || len(out) > 3 {
+			t.Errorf("%d exempt requests for a cap of %d", len(out), most)
+		}
+	}
+	for _, l := range out {
+		l.Release()
+	}
+	reload(t, b, func(c *Config) { c.MaxInflightBytes, c.Exempt = 16*mib, nil })
+	if n := b.decoded.Snapshot().Limit; n != 8*16*mib {
+		t.Errorf("%d decoded bytes, want 8 times the budget", n)
+	}
+	full := admit(t, b, 16*mib)
+	reload(t, b, func(c *Config) { c.QueueTimeout = 0 })
+	if _, err := b.Acquire(t.Context(), gate.Request{Path: "/livez", Bytes: 1}); err == nil {
+		t.Error("a path that is exempt no longer was let in")
+	}
+	full.Release()
+}
+
 // J6: a budget below what is out makes nothing negative; what comes back counts
 // against it; raising it again wakes everyone who fits.
 func TestJ6Lowered(t *testing.T) {

@@ -182,6 +182,23 @@ func TestLeavingEnforce(t *testing.T) {
 	}
 }
 
+// A request that had decided to queue when the mode changed is not refused either.
+func TestLeavingEnforceOnTheWay(t *testing.T) {
+	for _, mode := range []gate.Mode{gate.Shadow, gate.Off} {
+		b := budget(t, 8*mib, func(c *Config) { c.MaxWaiters = 0 })
+		full := admit(t, b, 8*mib)
+		enforced := b.set.Load()
+		reload(t, b, func(c *Config) { c.Mode = mode })
+		r := gate.Request{Bytes: mib}
+		l, err := b.acquireSlow(t.Context(), enforced, b.lease(mib, 1), r, heavy, mib)
+		if err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		l.Release()
+		full.Release()
+	}
+}
+
 // What was booked in shadow mode counts when it comes to be enforced, and is over
 // with its release.
 func TestEnteringEnforce(t *testing.T) {

@@ -146,6 +146,43 @@ func TestK9Idle(t *testing.T) {
 	})
 }
 
+// BodyIdle counts by itself, below the graces of the rates.
+func TestK9ShortIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 10*mib, func(c *Config) { c.BodyIdle = 3 * time.Second })
+		l := admit(t, b, 4096)
+		s := &sender{pieces: []piece{{0, 44}, {2 * time.Second, 44}, {5 * time.Second, 44}}, silent: true}
+		if n := slowAfter(t, send(l, s), 8*time.Second); n != 3*44 {
+			t.Errorf("read %d, want %d", n, 3*44)
+		}
+		l.Release()
+	})
+}
+
+// A Read that is blocked already when somebody comes to wait ends after BodyIdle at
+// the latest, whatever rate is asked for.
+func TestK9BlockedWhenWaitingBegins(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 10*mib, nil)
+		l := admit(t, b, 10*mib)
+		body := send(l, &sender{pieces: []piece{{0, 2 * mib}}, silent: true})
+		readN(t, body, 2*mib)
+		slow := make(chan error, 1)
+		go func() {
+			_, err := body.Read(make([]byte, 10))
+			slow <- err
+		}()
+		time.Sleep(time.Second)
+		w := acquire(t.Context(), b, gate.Request{Bytes: mib})
+		time.Sleep(9*time.Second - time.Nanosecond)
+		waits(t, w)
+		time.Sleep(time.Nanosecond)
+		granted(t, w).Release() // before the slow one's handler has returned
+		refused(t, <-slow, gate.SlowBody)
+		l.Release()
+	})
+}
+
 // The same silence, met by a body of unknown length and on an exempt path.
 func TestK9IdleElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -113,6 +113,37 @@ func TestC12AbandonedWaiters(t *testing.T) {
 	})
 }
 
+// A grant that meets the caller's leaving goes back, and is not counted as admitted.
+func TestC12GrantMeetsCancel(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := budget(t, 8*mib, nil)
+		admitted, canceled := int64(0), int64(0)
+		for range 500 {
+			l := admit(t, b, 8*mib)
+			ctx, cancel := context.WithCancel(t.Context())
+			w := acquire(ctx, b, gate.Request{Bytes: 8 * mib})
+			cancel()
+			l.Release()
+			r := <-w
+			if r.err == nil {
+				admitted++
+			} else {
+				refused(t, r.err, gate.Canceled)
+				canceled++
+			}
+			r.lease.Release()
+			inflight(t, b, 0)
+		}
+		s := b.Snapshot()
+		if s.Admitted != 500+admitted || s.Canceled != canceled || s.Sheds != 0 {
+			t.Errorf("counted %d admitted and %d canceled, want %d and %d", s.Admitted, s.Canceled, 500+admitted, canceled)
+		}
+		if b.q.Snapshot().Returned == 0 {
+			t.Error("no grant met a cancel: the test shows nothing")
+		}
+	})
+}
+
 // Streams hold for 15 s, the wait is 2 s: the hint has to come from the holds.
 func TestC14RetryAfterFromHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -16,6 +16,12 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 	q.mu.Lock()
 	q.enterLocked(w, r.Flow, now)
 	queued, outcome := w.queued, w.outcome
+	switch {
+	case queued:
+		q.booked++
+	case outcome != Granted:
+		q.state.Add(1) // a lease that holds nothing
+	}
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
@@ -28,7 +34,6 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 	if outcome == Granted {
 		l.hold(q, r.Class, w.charge, w.left)
 	} else {
-		q.state.Add(1) // a lease that holds nothing
 		l.hold(q, 0, 0, 0)
 	}
 	q.putWaiter(w)
@@ -39,22 +44,30 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 func (q *Queue) unbook(w *waiter) {
 	now := q.now()
 	q.mu.Lock()
-	if w.queued {
+	q.booked--
+	switch {
+	case w.queued:
 		q.removeLocked(w, Canceled, now)
+		q.settleLocked(now)
+	case w.outcome == Granted:
+		if w.class > 0 {
+			q.classHeld[w.class].Add(-1)
+		}
+		q.state.Add(w.charge<<countBits - 1)
+		q.releasedLocked(int(w.class), w.charge, w.left, now)
+	default:
+		q.settleLocked(now)
 	}
-	q.settleLocked(now)
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
 	<-w.ready
-	if w.outcome == Granted {
-		q.release(int(w.class), w.charge, w.left)
-	}
 	q.putWaiter(w)
 }
 
 // AdmitAll grants everyone who waits, room or not, for a policy that stops
-// enforcing. In use may then exceed the limit, as after a shrink.
+// enforcing. In use may then exceed the limit, as after a shrink; beyond 2^39 of
+// that, a grant takes nothing, so that the state word holds.
 func (q *Queue) AdmitAll() {
 	now := q.now()
 	q.mu.Lock()
@@ -63,6 +76,9 @@ func (q *Queue) AdmitAll() {
 		q.unlinkLocked(w, true, false)
 		if w.class > 0 {
 			q.classHeld[w.class].Add(1)
+		}
+		if q.freeLocked() < -1<<39 {
+			w.cost = 0
 		}
 		q.startLocked(w, now)
 	}

@@ -207,21 +207,21 @@ func checkStructure(q *Queue) error {
 
 func (c *class) check(index int) (int, error) {
 	n := 0
-	for i, s := range c.heap {
-		f := s.f
+	for i, s := range c.heap.slots {
+		f := c.heap.flows[s.number]
 		m, err := f.check(index)
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("flow %s: %w", f.name, err)
-		case f.at != i || s.finish != f.finish || s.seq != f.first.seq || c.flows[f.name] != f:
+		case f.number != s.number || int(c.heap.at[s.number]) != i || s.finish != f.finish || s.seq != f.first.seq || c.flows[f.name] != f:
 			return 0, fmt.Errorf("flow %s in the heap", f.name)
-		case i > 0 && c.heap.less(s, c.heap[(i-1)/4]):
+		case i > 0 && less(s, c.heap.slots[(i-1)/4]):
 			return 0, fmt.Errorf("order of the heap at %d", i)
 		}
 		n += m
 	}
-	if n != c.n || len(c.flows) != len(c.heap) {
-		return 0, fmt.Errorf("%d waiters in flows, %d in all, %d flows in the heap, %d in the map", n, c.n, len(c.heap), len(c.flows))
+	if n != c.n || len(c.flows) != c.heap.len() {
+		return 0, fmt.Errorf("%d waiters in flows, %d in all, %d flows in the heap, %d in the map", n, c.n, c.heap.len(), len(c.flows))
 	}
 	if c.pin != nil && (c.pin.flow == nil || c.pin.flow.first != c.pin || int(c.pin.class) != index) {
 		return 0, errors.New("the pinned waiter")
@@ -234,7 +234,7 @@ func (c *class) check(index int) (int, error) {
 			return 0, fmt.Errorf("order of the heap by queue at %d", i)
 		}
 	}
-	if c.byQueue != nil && len(c.byQueue) != len(c.heap) {
+	if c.byQueue != nil && len(c.byQueue) != c.heap.len() {
 		return 0, errors.New("length of the heap by queue")
 	}
 	spares := 0

@@ -36,8 +36,8 @@ type flow struct {
 	queued        int64  // cost of its waiters
 	id            uint64 // orders flows of equal weight in line; the first waiter's
 	weight        int64
-	at            int // in class.heap
-	byAt          int // in class.byQueue
+	number        int32 // in class.heap
+	byAt          int   // in class.byQueue
 	next          *flow
 }
 
@@ -48,7 +48,7 @@ func (c *class) head() *waiter {
 	if c.pin != nil {
 		return c.pin
 	}
-	return c.heap[0].f.first
+	return c.heap.first().first
 }
 
 func (c *class) find(name string) *flow {
@@ -136,7 +136,7 @@ func (c *class) remove(w *waiter, granted, inOrder bool) {
 	}
 	if granted || first {
 		f.finish = f.start + tag(f.first.cost, f.weight)
-		c.heap.fix(f.at)
+		c.heap.fix(f)
 	}
 	if c.byQueue != nil {
 		c.byQueue.fix(f.byAt)
@@ -174,7 +174,7 @@ func (c *class) unlink(w *waiter) {
 
 // forget drops a flow without waiters.
 func (c *class) forget(f *flow) {
-	c.heap.remove(f.at)
+	c.heap.remove(f)
 	if c.byQueue != nil {
 		c.byQueue.remove(f.byAt)
 	}
@@ -188,7 +188,7 @@ func (c *class) forget(f *flow) {
 		c.spares++
 	}
 	if c.n == 0 && c.peak > bigBurst {
-		c.flows, c.heap, c.peak = nil, nil, 0
+		c.flows, c.heap, c.peak = nil, flowHeap{}, 0
 	}
 }
 

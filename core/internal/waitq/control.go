@@ -103,7 +103,7 @@ func (q *Queue) Close() {
 // finishIfDrainedLocked tells that the last lease is back. An acquire that is
 // failing counts as a lease for a moment; it settles when it has gone back.
 func (q *Queue) finishIfDrainedLocked() {
-	if q.closed && !q.finished && q.state.Load()&countMask == 0 {
+	if q.closed && !q.finished && q.booked == 0 && q.state.Load()&countMask == 0 {
 		q.finished = true
 		close(q.drained)
 	}

@@ -62,7 +62,8 @@
 //
 // # Room
 //
-// A waiter is charged min(cost, limit) when it is granted, and fits when that
+// Tags and queue bounds count a waiter's full cost, debts what it is charged: a
+// waiter is charged min(cost, limit) when it is granted, and fits when that
 // much is free; so a cost above a limit that shrank runs alone. When the head of
 // the order does not fit, though some room is free, it is pinned: it stays its class's head until it is
 // granted or leaves. At most 2 grants may pass it; after that, room is kept for

@@ -3,81 +3,102 @@ package waitq
 import "math/bits"
 
 // flowHeap is a 4-ary heap of flows by finish tag, the older first waiter in a
-// tie. Keys lie in the heap itself, so that comparing touches no flow.
-type flowHeap []slot
+// tie. Keys lie in the heap, and the places of flows in a table of their own, by
+// number, so that moving a flow touches no flow: most are in no cache.
+type flowHeap struct {
+	slots []slot
+	flows []*flow // by number
+	at    []int32 // by number: the place in slots
+	free  []int32 // numbers of no flow
+}
 
 type slot struct {
 	finish, seq uint64
-	f           *flow
+	number      int32
 }
 
-func (h flowHeap) less(a, b slot) bool {
+func (h *flowHeap) len() int { return len(h.slots) }
+
+// first is the flow with the smallest key. There must be one.
+func (h *flowHeap) first() *flow { return h.flows[h.slots[0].number] }
+
+func less(a, b slot) bool {
 	if d := int64(a.finish - b.finish); d != 0 {
 		return d < 0 // tags wrap: their distance is what counts
 	}
 	return a.seq < b.seq
 }
 
-func (h flowHeap) set(i int, s slot) { h[i] = s; s.f.at = i }
+func (h *flowHeap) set(i int, s slot) {
+	h.slots[i] = s
+	h.at[s.number] = int32(i)
+}
 
 func (h *flowHeap) push(f *flow) {
-	*h = append(*h, slot{})
-	h.up(len(*h)-1, slot{f.finish, f.first.seq, f})
+	if n := len(h.free); n > 0 {
+		f.number, h.free = h.free[n-1], h.free[:n-1]
+		h.flows[f.number] = f
+	} else {
+		f.number = int32(len(h.flows))
+		h.flows, h.at = append(h.flows, f), append(h.at, 0)
+	}
+	h.slots = append(h.slots, slot{})
+	h.up(len(h.slots)-1, slot{f.finish, f.first.seq, f.number})
 }
 
-// fix restores the order after the flow at i has changed its tag or its first waiter.
-func (h flowHeap) fix(i int) {
-	f := h[i].f
-	h.place(i, slot{f.finish, f.first.seq, f})
+// fix restores the order after f has changed its tag or its first waiter.
+func (h *flowHeap) fix(f *flow) {
+	h.place(int(h.at[f.number]), slot{f.finish, f.first.seq, f.number})
 }
 
-func (h *flowHeap) remove(i int) {
-	last := len(*h) - 1
-	s := (*h)[last]
-	(*h)[last] = slot{}
-	*h = (*h)[:last]
+func (h *flowHeap) remove(f *flow) {
+	i, last := int(h.at[f.number]), len(h.slots)-1
+	h.flows[f.number], h.free = nil, append(h.free, f.number)
+	s := h.slots[last]
+	h.slots = h.slots[:last]
 	if i < last {
 		h.place(i, s)
 	}
 }
 
-func (h flowHeap) place(i int, s slot) {
-	if i > 0 && h.less(s, h[(i-1)/4]) {
+func (h *flowHeap) place(i int, s slot) {
+	if i > 0 && less(s, h.slots[(i-1)/4]) {
 		h.up(i, s)
 	} else {
 		h.down(i, s)
 	}
 }
 
-func (h flowHeap) up(i int, s slot) {
+func (h *flowHeap) up(i int, s slot) {
 	for i > 0 {
 		p := (i - 1) / 4
-		if !h.less(s, h[p]) {
+		if !less(s, h.slots[p]) {
 			break
 		}
-		h.set(i, h[p])
+		h.set(i, h.slots[p])
 		i = p
 	}
 	h.set(i, s)
 }
 
-func (h flowHeap) down(i int, s slot) {
+func (h *flowHeap) down(i int, s slot) {
 	for {
 		first := 4*i + 1
-		if first >= len(h) {
+		if first >= len(h.slots) {
 			break
 		}
-		m := first
-		for c := first + 1; c < min(first+4, len(h)); c++ {
-			if h.less(h[c], h[m]) {
+		children := h.slots[first:min(first+4, len(h.slots))]
+		m := 0
+		for c := 1; c < len(children); c++ {
+			if less(children[c], children[m]) {
 				m = c
 			}
 		}
-		if !h.less(h[m], s) {
+		if !less(children[m], s) {
 			break
 		}
-		h.set(i, h[m])
-		i = m
+		h.set(i, children[m])
+		i = first + m
 	}
 	h.set(i, s)
 }

@@ -17,9 +17,9 @@ type heaps struct {
 // check compares the tops with a sorted list, and looks at every place.
 func (h *heaps) check(t *testing.T) {
 	t.Helper()
-	for i, s := range h.byTag {
-		if s.f.at != i || i > 0 && h.byTag.less(s, h.byTag[(i-1)/4]) {
-			t.Fatalf("heap of tags at %d of %d", i, len(h.byTag))
+	for i, s := range h.byTag.slots {
+		if f := h.byTag.flows[s.number]; f.number != s.number || int(h.byTag.at[s.number]) != i || i > 0 && less(s, h.byTag.slots[(i-1)/4]) {
+			t.Fatalf("heap of tags at %d of %d", i, h.byTag.len())
 		}
 	}
 	for i, f := range h.byQueue {
@@ -27,8 +27,8 @@ func (h *heaps) check(t *testing.T) {
 			t.Fatalf("heap of queues at %d of %d", i, len(h.byQueue))
 		}
 	}
-	if len(h.byTag) != len(h.flows) || len(h.byQueue) != len(h.flows) {
-		t.Fatalf("%d and %d of %d flows", len(h.byTag), len(h.byQueue), len(h.flows))
+	if h.byTag.len() != len(h.flows) || len(h.byQueue) != len(h.flows) {
+		t.Fatalf("%d and %d of %d flows", h.byTag.len(), len(h.byQueue), len(h.flows))
 	}
 	if len(h.flows) == 0 {
 		return
@@ -39,8 +39,8 @@ func (h *heaps) check(t *testing.T) {
 	most := slices.MaxFunc(h.flows, func(a, b *flow) int {
 		return cmp.Or(cmp.Compare(a.queued*b.weight, b.queued*a.weight), cmp.Compare(b.id, a.id))
 	})
-	if h.byTag[0].f != least || h.byQueue[0] != most {
-		t.Fatalf("the tops are flows %d and %d, not %d and %d", h.byTag[0].f.id, h.byQueue[0].id, least.id, most.id)
+	if h.byTag.first() != least || h.byQueue[0] != most {
+		t.Fatalf("the tops are flows %d and %d, not %d and %d", h.byTag.first().id, h.byQueue[0].id, least.id, most.id)
 	}
 }
 
@@ -65,11 +65,11 @@ func TestHeaps(t *testing.T) {
 			case r.IntN(2) == 0:
 				f := h.flows[r.IntN(n)]
 				change(f)
-				h.byTag.fix(f.at)
+				h.byTag.fix(f)
 				h.byQueue.fix(f.byAt)
 			default:
 				f := h.flows[r.IntN(n)]
-				h.byTag.remove(f.at)
+				h.byTag.remove(f)
 				h.byQueue.remove(f.byAt)
 				h.flows = slices.DeleteFunc(h.flows, func(x *flow) bool { return x == f })
 			}

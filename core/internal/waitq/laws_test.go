@@ -277,8 +277,8 @@ func TestW7IdleFlowsCostNothing(t *testing.T) {
 		e.release(0, 1)
 	}
 	c := &q.classes[0]
-	if len(c.flows) != 0 || cap(c.heap) > bigBurst || c.spares > spareFlows || c.last != nil || c.byQueue != nil {
-		t.Errorf("%d flows, heap for %d, %d spare records after the flood", len(c.flows), cap(c.heap), c.spares)
+	if len(c.flows) != 0 || cap(c.heap.slots) > bigBurst || c.spares > spareFlows || c.last != nil || c.byQueue != nil {
+		t.Errorf("%d flows, heap for %d, %d spare records after the flood", len(c.flows), cap(c.heap.slots), c.spares)
 	}
 	wantIdle(t, q)
 }

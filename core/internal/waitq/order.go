@@ -70,7 +70,7 @@ func (q *Queue) passerLocked(h *waiter) *waiter {
 		c := &q.classes[i]
 		w := c.head()
 		if w == h {
-			w = c.heap[0].f.first
+			w = c.heap.first().first
 		}
 		if w != h && min(w.cost, q.limit) <= room {
 			return w
@@ -179,9 +179,9 @@ func (q *Queue) victimLocked(w *waiter, flow string, now int64) *waiter {
 		return nil
 	}
 	if c.byQueue == nil {
-		c.byQueue = make(queueHeap, 0, len(c.heap)+1)
-		for _, s := range c.heap {
-			c.byQueue.push(s.f)
+		c.byQueue = make(queueHeap, 0, c.heap.len()+1)
+		for _, s := range c.heap.slots {
+			c.byQueue.push(c.heap.flows[s.number])
 		}
 	}
 	f, own := c.byQueue[0], c.find(flow)

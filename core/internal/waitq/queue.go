@@ -95,6 +95,7 @@ type Queue struct {
 	classes  [Classes]class
 	debt     [Classes - 1]int64
 	waiting  int
+	booked   int   // leases that Book queued and nobody has released
 	held     int64 // sum of Held over the waiters
 	queued   int64 // sum of cost over the waiters
 	seq      uint64

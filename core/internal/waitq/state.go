@@ -64,10 +64,16 @@ func (q *Queue) release(class int, charge, start int64) {
 	if class > 0 {
 		q.classHeld[class].Add(-1)
 	}
-	slow := q.state.Add(charge<<countBits-1) < 0
-	if !slow && start == 0 {
-		return
+	if q.state.Add(charge<<countBits-1) < 0 {
+		q.releasedSlow(class, charge, start)
+	} else if start > 0 && q.mu.TryLock() { // a sample is not worth a wait
+		q.stats.held(class, q.now()-start)
+		q.mu.Unlock()
 	}
+}
+
+// releasedSlow does what follows a release while somebody may wait.
+func (q *Queue) releasedSlow(class int, charge, start int64) {
 	now := q.now()
 	q.mu.Lock()
 	q.releasedLocked(class, charge, start, now)
@@ -76,12 +82,13 @@ func (q *Queue) release(class int, charge, start int64) {
 	wakes.wake()
 }
 
-// releasedLocked does what follows a release that has been added to the state.
 func (q *Queue) releasedLocked(class int, charge, start, now int64) {
 	if start > 0 {
 		q.stats.held(class, now-start)
 	}
-	q.stats.drained(charge, now)
+	if q.biased {
+		q.stats.drained(charge, now)
+	}
 	q.settleLocked(now)
 }
 
@@ -162,5 +169,6 @@ func (q *Queue) unbiasLocked() {
 	}
 	q.biased = false
 	q.debt = [Classes - 1]int64{}
+	q.stats.drain = meter{} // it measures how a queue drains
 	q.state.Add(bias << countBits)
 }

@@ -109,12 +109,12 @@ func (m *meter) roll(at int64) {
 	}
 }
 
-// rate is in units per nanosecond, 0 while nothing was measured.
+// rate is in units per nanosecond, 0 while nothing was measured for a second.
 func (m *meter) rate(at int64) float64 {
-	if m.start == 0 || at-m.start >= 2*drainWindow {
+	if m.start == 0 || at-m.start >= 2*drainWindow || at-m.start+m.prevLength < int64(time.Second) {
 		return 0
 	}
-	return float64(m.prev+m.now) / float64(max(at-m.start+m.prevLength, int64(time.Millisecond)))
+	return float64(m.prev+m.now) / float64(at-m.start+m.prevLength)
 }
 
 // drained notes that cost has come back while the queue was slow.
@@ -127,8 +127,9 @@ const (
 )
 
 // RetryAfter is how long a newcomer of this cost should stay away: the time that
-// what waits and the newcomer itself take to drain, at the rate at which cost came
-// back over the last 5 to 10 seconds; where nothing came back, by Little's law
+// what waits and the newcomer itself take to drain, at the rate at which cost has
+// come back since the queue formed, over the last 5 to 10 seconds at most; before
+// that has been measured for a second, or where nothing came back, by Little's law
 // from the typical hold, or from the age of the oldest waiter if that is longer.
 // It is between 1 and 40 s and, at the same rate, never shorter for more load.
 func (q *Queue) RetryAfter(class int, cost int64) time.Duration {

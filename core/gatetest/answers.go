@@ -1,0 +1,237 @@
+package gatetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate/core/admission"
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// answerScenes: what a refused client reads.
+func answerScenes() []scene {
+	return []scene{
+		both("A32_every_reason_in_every_format", everyReason),
+		both("T31_refusal_of_the_handler_reads_alike", handlersRefusal),
+		both("T32_T34_H9_one_answer_and_no_handler", oneAnswer),
+		both("T39_retry_after_is_whole_seconds", retryAfter),
+		both("errors_of_other_kinds_are_not_told", foreignErrors),
+		both("T40_answers_keep_what_is_set_outside", keepsOutside),
+		both("H3_mixed_load_mixes_nothing_up", mixedLoad),
+	}
+}
+
+// reasons are all that are answered.
+func reasons() []gate.Reason {
+	return []gate.Reason{
+		gate.PayloadTooLarge, gate.BodyExceedsBudget, gate.CostExceedsLimit, gate.AdmissionBusy, gate.QueueFull,
+		gate.TenantQueueFull, gate.QueueTimeout, gate.Deadline, gate.Displaced, gate.NoTarget, gate.ResourcePressure,
+		gate.ShuttingDown, gate.SlowBody, gate.MaxHold, gate.SlotLost,
+	}
+}
+
+func formats() []gate.Format { return []gate.Format{gate.Problem, gate.OpenAI, gate.Anthropic} }
+
+// everyReason: status, marker, Retry-After, type and body are the rejection's own.
+func everyReason(e *env) {
+	for _, format := range formats() {
+		g := new(refusing)
+		s := e.start(Options{Gate: g, Format: format})
+		for _, reason := range reasons() {
+			rej := refusal(reason, nil)
+			g.set(fmt.Errorf("wrapped: %w", rej))
+			s.checkRefusal(s.get(call{route: Ignore}), rej, format)
+		}
+		for i, d := range s.decidedSoFar() {
+			if !errors.Is(d.Err, reasons()[i]) {
+				e.Errorf("the hook was told %v of a %s", d.Err, reasons()[i])
+			}
+		}
+	}
+}
+
+func (s *server) checkRefusal(a answer, rej *gate.Rejection, format gate.Format) {
+	e, what := s.e, fmt.Sprintf("%s as %s: ", rej.Reason, format)
+	e.Helper()
+	body, contentType := rej.Render(format)
+	equal(e, what+"status", a.StatusCode, rej.Status())
+	equal(e, what+"marker", strings.Join(a.Header.Values(gate.MarkerHeader), ","), string(rej.Reason))
+	equal(e, what+"Retry-After", strings.Join(a.Header.Values("Retry-After"), ","), rej.RetryAfterSeconds())
+	equal(e, what+"body", a.text, string(body))
+	if got := a.Header.Get("Content-Type"); got != contentType && !strings.HasPrefix(got, contentType+";") {
+		e.Errorf("%scontent type: got %s, want %s", what, got, contentType)
+	}
+}
+
+// handlersRefusal: a refusal that comes up inside the handler is answered in the
+// format of the middleware, by Refuse and by returning the error.
+func handlersRefusal(e *env) {
+	for _, format := range formats() {
+		s := e.start(Options{Gate: e.slots(1, 0), Format: format})
+		for _, reason := range reasons() {
+			rej := refusal(reason, nil)
+			s.failed.Store(rej)
+			for _, how := range []string{"refuse", "return"} {
+				s.checkRefusal(s.get(call{route: Fail, arg: how}), rej, format)
+			}
+		}
+	}
+}
+
+// oneAnswer: a refused request gets exactly one answer, its handler does not run, and
+// what follows on the connection is understood.
+func oneAnswer(e *env) {
+	s := e.start(Options{Gate: e.slots(0, 0), Inner: e.slots(1, 0)})
+	for range 5 {
+		a := s.get(call{route: Ignore})
+		equal(e, "status", a.StatusCode, http.StatusServiceUnavailable)
+		equal(e, "one JSON document", json.Valid([]byte(a.text)), true)
+		for _, name := range []string{gate.MarkerHeader, "Retry-After", "Content-Type"} {
+			equal(e, name+" headers", len(a.Header.Values(name)), 1)
+		}
+	}
+	equal(e, "requests at the handler", s.seen(Ignore), 0)
+	equal(e, "connections for all", s.dials.Load(), 1)
+	s.silent()
+	if e.protocol == http2 {
+		return
+	}
+	c := s.dial()
+	c.write(head("GET "+string(Ignore)) + head("HEAD "+string(Ignore)) + head("GET "+string(Ignore), "Connection: close"))
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodGet} {
+		resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
+		if err != nil {
+			e.Fatalf("pipelined %s: %v", method, err)
+		}
+		equal(e, "status", resp.StatusCode, http.StatusServiceUnavailable)
+		var text any
+		err = json.NewDecoder(resp.Body).Decode(&text)
+		equal(e, "a body for "+method, err == nil, method != http.MethodHead)
+		_ = resp.Body.Close()
+	}
+	equal(e, "after the last answer", c.rest(), "")
+}
+
+// retryAfter: whatever a gate says, it is a whole number of at least 1, or nothing.
+func retryAfter(e *env) {
+	g := new(refusing)
+	s := e.start(Options{Gate: g})
+	for _, d := range []time.Duration{
+		1<<63 - 1, -1 << 63, -time.Second, 0, 1, time.Millisecond, 999 * time.Millisecond, time.Second, time.Second + 1, 90*time.Minute + time.Millisecond,
+	} {
+		rej := refusal(gate.QueueFull, nil)
+		rej.RetryAfter = d
+		g.set(rej)
+		a := s.get(call{route: Ignore})
+		text := a.Header.Get("Retry-After")
+		if d <= 0 {
+			equal(e, fmt.Sprint("Retry-After for ", d), text, "")
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 || float64(n) < d.Seconds() || float64(n) > d.Seconds()+1 {
+			e.Errorf("Retry-After for %v: %q", d, text)
+		}
+	}
+}
+
+// foreignErrors: the error of a gate that is no *gate.Rejection is answered 503 and
+// kept to ourselves; the hook sees it.
+func foreignErrors(e *env) {
+	secret := errors.New("dial redis://user:secret@10.0.0.7: refused")
+	for _, format := range formats() {
+		g := new(refusing)
+		s := e.start(Options{Gate: g, Format: format})
+		for i, err := range []error{secret, fmt.Errorf("%w", context.DeadlineExceeded)} {
+			g.set(err)
+			a := s.get(call{route: Ignore})
+			equal(e, "status", a.StatusCode, http.StatusServiceUnavailable)
+			equal(e, "marker set", a.Header.Get(gate.MarkerHeader) != "", true)
+			equal(e, "JSON", json.Valid([]byte(a.text)), true)
+			if strings.Contains(a.text+fmt.Sprint(a.Header), "secret") {
+				e.Errorf("the gate's error is told: %v %s", a.Header, a.text)
+			}
+			if d := s.decision(i); !errors.Is(d.Err, err) {
+				e.Errorf("the hook was told %v in place of %v", d.Err, err)
+			}
+		}
+		equal(e, "requests at the handler", s.seen(Ignore), 0)
+	}
+}
+
+// keepsOutside: what CORS in front of the gate has set is in the refusal, without
+// which a browser cannot read it, and in every other answer.
+func keepsOutside(e *env) {
+	g := e.slots(1, 0)
+	s := e.start(Options{Gate: g})
+	s.failed.Store(refusal(gate.NoTarget, nil))
+	release := e.fill(g, 0)
+	refused := s.get(call{route: Ignore})
+	release()
+	for _, a := range []answer{refused, s.get(call{route: Ignore}), s.get(call{route: Fail, arg: "return"})} {
+		equal(e, fmt.Sprint("CORS header of a ", a.StatusCode), a.Header.Get("Access-Control-Allow-Origin"), "*")
+	}
+}
+
+// mixedLoad: many clients at once, served, queued, timed out and cut off, each get what
+// is theirs and nothing else.
+func mixedLoad(e *env) {
+	const clients, each = 8, 25
+	b := e.budget(func(c *admission.Config) { c.QueueTimeout = 30 * time.Millisecond })
+	s := e.start(Options{Gate: b, Inner: e.slots(clients/2, 10*time.Millisecond)})
+	done := make(chan int, clients)
+	for client := range clients {
+		go func() {
+			served := 0
+			for i := range each {
+				served += s.mixed(client, i)
+			}
+			done <- served
+		}()
+	}
+	served := 0
+	for range clients {
+		served += <-done
+	}
+	if served == 0 {
+		e.Errorf("nobody was served")
+	}
+	e.await("all that is held comes back", func() bool { return b.Snapshot().Inflight == 0 })
+	s.silent()
+}
+
+// mixed sends one of those requests and returns 1 if it was served.
+func (s *server) mixed(client, i int) int {
+	e := s.e
+	body := blob(1000 + 100*client + i)
+	if i%5 == 0 {
+		body = blob(3*mib + 100*client + i)
+	}
+	c := call{route: Echo, body: reader(body), length: int64(len(body) * (i % 2))}
+	if i%10 == 9 {
+		ctx, leave := context.WithTimeout(e.ctx, 5*time.Millisecond)
+		defer leave()
+		c.ctx = ctx
+	}
+	a, err := s.send(c)
+	switch {
+	case err != nil:
+		if i%10 != 9 {
+			e.Errorf("no answer: %v", err)
+		}
+	case a.StatusCode == http.StatusOK:
+		equal(e, "a client's own body", a.text, digestOf(body))
+		return 1
+	default:
+		if a.Header.Get(gate.MarkerHeader) == "" || !json.Valid([]byte(a.text)) {
+			e.Errorf("neither served nor refused: %d %q", a.StatusCode, a.text)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,106 @@
+package gatetest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// chainScenes: several gates, and what stands between them.
+func chainScenes() []scene {
+	return []scene{
+		both("H13_bytes_before_identity_tenants_after", tenantsAfterIdentity),
+		both("second_gate_inside_the_handler", secondGate),
+		both("second_gate_refuses", secondRefuses),
+		both("K16_exempt_paths_pass", exemptPasses),
+	}
+}
+
+const tenantHeader = "Suite-Tenant"
+
+// tenantAuth knows whoever names a tenant, and puts it into the context.
+func tenantAuth(ctx context.Context, header func(string) string) (context.Context, bool) {
+	tenant := header(tenantHeader)
+	return gate.WithFlow(ctx, strings.Clone(tenant), 3), tenant != ""
+}
+
+// tenantsAfterIdentity: the byte gate stands before authentication and knows the peer
+// alone, the tenants' gate behind it knows the tenant.
+func tenantsAfterIdentity(e *env) {
+	bytes, tenants := e.slots(1, 0), e.slots(1, 0)
+	s := e.start(Options{Gate: bytes, Inner: tenants, Auth: tenantAuth})
+	for _, tenant := range []string{"one", "", "two"} {
+		a := s.get(call{route: Echo, body: reader(blob(100)), length: 100, header: map[string]string{tenantHeader: tenant}})
+		want := http.StatusOK
+		if tenant == "" {
+			want = http.StatusUnauthorized
+		}
+		equal(e, "status of tenant "+tenant, a.StatusCode, want)
+		e.await("both slots come back", func() bool { return bytes.inUse()+tenants.inUse() == 0 })
+	}
+	for _, q := range bytes.requests() {
+		equal(e, "flow before authentication", q.Flow, "127.0.0.1")
+	}
+	asked := tenants.requests()
+	if len(asked) != 2 || asked[0].Flow != "one" || asked[1].Flow != "two" || asked[0].Weight != 3 {
+		e.Errorf("the tenants' gate was asked for %+v", asked)
+	}
+	equal(e, "requests at the byte gate", len(bytes.requests()), 3)
+	equal(e, "decisions of the byte gate's hook", len(s.decidedSoFar()), 3)
+
+	release := e.fill(tenants, 0)
+	a := s.get(call{route: Echo, body: reader(blob(100)), length: 100, header: map[string]string{tenantHeader: "one"}})
+	equal(e, "status of a tenant that is refused", a.StatusCode, http.StatusServiceUnavailable)
+	equal(e, "its marker", a.Header.Get(gate.MarkerHeader), string(gate.QueueFull))
+	e.await("the byte gate's slot comes back", func() bool { return bytes.inUse() == 0 })
+	release()
+}
+
+// secondGate: a handler that asks a gate itself, for work of another class.
+func secondGate(e *env) {
+	g, second := e.slots(1, 0), e.slots(1, 0)
+	s := e.start(Options{Gate: g}, func(c *script) { c.second = second })
+	f := s.inspected(call{route: Nested, body: reader(blob(100)), length: 100})
+	equal(e, "class in the handler", f.Class, gate.Bulk)
+	equal(e, "leases of both gates", f.Live && f.Second, true)
+	asked := second.requests()
+	if len(asked) != 1 {
+		e.Fatalf("the second gate was asked %d times", len(asked))
+	}
+	q := asked[0]
+	equal(e, "class", q.Class, gate.Bulk)
+	equal(e, "flow", q.Flow, "nested")
+	equal(e, "method", q.Method, http.MethodPost)
+	equal(e, "path", q.Path, string(Nested))
+	equal(e, "bytes", q.Bytes, 100)
+	equal(e, "class at the first gate", g.requests()[0].Class, gate.Default)
+	e.await("both slots come back", func() bool { return g.inUse()+second.inUse() == 0 })
+}
+
+// secondRefuses: its error, returned, is answered.
+func secondRefuses(e *env) {
+	g, second := e.slots(1, 0), e.slots(0, 0)
+	s := e.start(Options{Gate: g}, func(c *script) { c.second = second })
+	for range 3 {
+		a := s.get(call{route: Nested, body: reader(blob(100)), length: 100})
+		s.checkRefusal(a, refusal(gate.QueueFull, nil), gate.Problem)
+		e.await("the first slot comes back", func() bool { return g.inUse() == 0 })
+	}
+	equal(e, "connections for all", s.dials.Load(), 1)
+}
+
+// exemptPasses: a skipped path is answered while nobody gets in.
+func exemptPasses(e *env) {
+	g := e.slots(0, 0)
+	s := e.start(Options{Gate: g, Skip: func(path string) bool { return path == string(Inspect) }})
+	f := s.inspected(call{route: Inspect})
+	equal(e, "a lease of the gate", f.Live, false)
+	for _, near := range []string{"/inspect/", "//inspect", "/Inspect", "/inspect%2f"} {
+		if a, err := s.send(call{path: near}); err == nil && a.StatusCode == http.StatusOK {
+			e.Errorf("%s got past the gate", near)
+		}
+	}
+	equal(e, "decisions about the exempt", len(s.decidedSoFar()), len(g.requests()))
+}
