@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// row is a result in numbers.
+type row struct {
+	name     string
+	total    int
+	answered int
+	wrong    counts
+	refused  counts // by reason
+	lost     counts // by cause
+
+	peakFlight, budget, peakMemory int64 // 0 = none, or unknown
+
+	p50, p99 time.Duration // of those answered
+	small    string        // p50 and p99 of small bodies, "" when there were none
+	end      string
+}
+
+// counts says how many there are of what.
+type counts map[string]int
+
+func (c counts) sum() int {
+	n := 0
+	for _, k := range c {
+		n += k
+	}
+	return n
+}
+
+// String lists the counts, the most first.
+func (c counts) String() string {
+	names := make([]string, 0, len(c))
+	for name := range c {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if c[a] != c[b] {
+			return c[b] - c[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, c[name])
+	}
+	return strings.Join(names, ", ")
+}
+
+// cell is the sum, with the counts where there are any.
+func (c counts) cell() string {
+	if len(c) == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", c.sum(), c)
+}
+
+func summarise(r result) row {
+	w := row{
+		name: r.name, total: len(r.outcomes), end: r.end,
+		wrong: counts{}, refused: counts{}, lost: counts{},
+		peakFlight: r.peakFlight, peakMemory: r.peakMemory,
+	}
+	if r.samples != nil {
+		w.budget = r.samples.budget
+	}
+	for _, o := range r.outcomes {
+		switch o.verdict {
+		case answered:
+			w.answered++
+		case refused:
+			w.refused[o.why]++
+		case wrong:
+			w.wrong[o.why]++
+		case lost:
+			w.lost[o.why]++
+		}
+	}
+	if r.died > 0 {
+		w.end += " after " + seconds(r.died)
+	}
+	took := latencies(r.outcomes, math.MaxInt64)
+	w.p50, w.p99 = percentile(took, 0.50), percentile(took, 0.99)
+	if took = latencies(r.outcomes, smallBytes); len(took) > 0 {
+		w.small = fmt.Sprintf("p50 %s, p99 %s", seconds(percentile(took, 0.50)), seconds(percentile(took, 0.99)))
+	}
+	return w
+}
+
+// smallBytes is the size from which a body is not small: headgate's own default for a
+// heavy one.
+const smallBytes = 256 << 10
+
+// latencies returns how long the answered with bodies below a size took, sorted.
+func latencies(outcomes []outcome, below int64) []time.Duration {
+	var took []time.Duration
+	for _, o := range outcomes {
+		if o.verdict == answered && o.size < below {
+			took = append(took, o.took)
+		}
+	}
+	slices.Sort(took)
+	return took
+}
+
+// percentile returns the least value that a part p of the sorted values does not
+// exceed, 0 when there are none.
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max(int(math.Ceil(p*float64(len(sorted))))-1, 0)]
+}
+
+// mib writes bytes as MiB.
+func mib(n int64) string {
+	if n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// seconds writes a duration short: milliseconds below a second.
+func seconds(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
