@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/headgate-go/headgate/core/gate"
 )
@@ -284,6 +285,7 @@ func TestGrowthUnderContention(t *testing.T) {
 				t.Errorf("ended after %d with %v", e.n, e.err)
 			}
 		}
+		synctest.Wait() // for the last release
 		if whole < 8 || busy == 0 {
 			t.Errorf("%d whole, %d busy, want at least the 8 that fit, and some refused", whole, busy)
 		}

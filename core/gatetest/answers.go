@@ -182,7 +182,7 @@ func keepsOutside(e *env) {
 // mixedLoad: many clients at once, served, queued, timed out and cut off, each get what
 // is theirs and nothing else.
 func mixedLoad(e *env) {
-	const clients, each = 8, 25
+	const clients, each = 8, 20
 	b := e.budget(func(c *admission.Config) { c.QueueTimeout = 30 * time.Millisecond })
 	s := e.start(Options{Gate: b, Inner: e.slots(clients/2, 10*time.Millisecond)})
 	done := make(chan int, clients)
@@ -211,7 +211,7 @@ func (s *server) mixed(client, i int) int {
 	e := s.e
 	body := blob(1000 + 100*client + i)
 	if i%5 == 0 {
-		body = blob(3*mib + 100*client + i)
+		body = blob(5*mib/2 + 100*client + i)
 	}
 	c := call{route: Echo, body: reader(body), length: int64(len(body) * (i % 2))}
 	if i%10 == 9 {

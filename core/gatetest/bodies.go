@@ -35,19 +35,23 @@ func expectRefused(e *env) {
 	b := e.budget(func(c *admission.Config) { c.QueueTimeout = 0 })
 	defer e.fill(b, 8*mib)()
 	s := e.start(Options{Gate: b})
-	for _, size := range []int{1000, mib} {
+	sizes := []int{1000, mib}
+	var conns []*rawConn
+	for _, size := range sizes {
 		c := s.dial()
 		c.say("POST "+string(Echo), "Expect: 100-continue", "Content-Length: "+strconv.Itoa(size))
+		conns = append(conns, c)
+	}
+	for i, c := range conns {
 		if e.BuffersBodies {
 			e.declared("BuffersBodies")
 			equal(e, "first answer", c.answer().StatusCode, http.StatusContinue)
-			c.pour(string(blob(size)))
+			c.pour(string(blob(sizes[i])))
+			equal(e, "second answer", c.answer().StatusCode, http.StatusServiceUnavailable)
+			continue
 		}
 		a := c.answer()
 		equal(e, "first answer", a.StatusCode, http.StatusServiceUnavailable)
-		if e.BuffersBodies {
-			continue
-		}
 		equal(e, "Connection: close", a.Close, true)
 		equal(e, "after the answer", c.rest(), "")
 	}

@@ -93,7 +93,9 @@ func abortPasses(e *env) {
 	if v := s.caught()[0]; v != http.ErrAbortHandler { //nolint:errorlint // the very value
 		e.Errorf("the abort arrived in front of the gate as %T %v", v, v)
 	}
-	s.silent()
+	if !e.PanicsEndProcess { // whose recovery answers once more
+		s.silent()
+	}
 }
 
 // goexitReleases: a handler that ends its goroutine, as t.FailNow does, holds nothing.

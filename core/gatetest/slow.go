@@ -59,13 +59,13 @@ func deadlineEnds(e *env) {
 // restartedDeadlineEnds: the same for the server's ReadTimeout, when the adapter has
 // started it anew after a wait.
 func restartedDeadlineEnds(e *env) {
-	const timeout = 500 * time.Millisecond
+	const timeout = 400 * time.Millisecond
 	b := e.budget(nil)
 	giveBack := e.fill(b, 8*mib)
 	s := e.start(Options{Gate: b, ReadTimeout: timeout})
 	free := time.AfterFunc(timeout/2, giveBack)
 	defer free.Stop()
-	s.workOn(2 * timeout)
+	s.workOn(3 * timeout / 2)
 }
 
 // workOn sends bodies of both framings to a handler that reads them and works on for

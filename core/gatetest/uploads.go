@@ -94,12 +94,16 @@ func lingerBounded(e *env) {
 	}
 	rej := refusal(gate.SlowBody, nil)
 	withFail := func(c *script) { c.failed.Store(rej) }
+	var conns []*rawConn
 	for _, s := range []*server{
 		e.start(Options{Gate: e.slots(0, 0)}), e.start(Options{Gate: e.slots(1, 0)}, withFail),
 	} {
 		c := s.dial()
 		c.say("POST "+string(Fail), "Content-Length: 4096", argHeader+": unread")
 		c.write(strings.Repeat("x", 44))
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
 		a := c.answer()
 		equal(e, "marker set", a.Header.Get(gate.MarkerHeader) != "", true)
 		equal(e, "Connection: close", a.Close, true)

@@ -1,0 +1,67 @@
+package gatetest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A sound adapter passes.
+func TestSoundAdapterPasses(t *testing.T) {
+	Run(t, Adapter{Start: sample{}.start, ItemRoute: "unmatched"})
+}
+
+// An adapter that cannot do much passes when it says so.
+func TestDeclaredDeviationsPass(t *testing.T) {
+	Run(t, Adapter{
+		Start: sample{poor: true}.start, ItemRoute: "unmatched",
+		Deviations: Deviations{
+			BuffersBodies: true, NoDisconnectSignal: true, NoHTTP2: true, NoTrailers: true, NoInterim: true,
+			PanicsEndProcess: true, NotNetHTTP: true,
+		},
+	})
+}
+
+// recorder is a reporter that keeps what it is told.
+type recorder struct {
+	mu     sync.Mutex
+	failed bool
+	lines  []string
+}
+
+func (r *recorder) note(failed bool, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = r.failed || failed
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Helper()                           {}
+func (r *recorder) Logf(format string, args ...any)   { r.note(false, format, args...) }
+func (r *recorder) Errorf(format string, args ...any) { r.note(true, format, args...) }
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.note(true, format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Failed() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.failed }
+
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.lines, "\n")
+}
+
+// judge performs a scene and returns what it had to say.
+func (s *suite) judge(c scene, p protocol) *recorder {
+	r, done := new(recorder), make(chan struct{})
+	go func() {
+		defer close(done)
+		s.perform(r, c, p)
+	}()
+	<-done
+	return r
+}
+
