@@ -110,9 +110,12 @@ func (c *script) hold(x Exchange) error {
 	return nil
 }
 
+// watch reads behind the body's end, too.
 func (c *script) watch(x Exchange) error {
-	if _, err := c.digest(x.Body()); err != nil {
-		return err
+	for range 2 {
+		if _, err := c.digest(x.Body()); err != nil {
+			return err
+		}
 	}
 	ctx := x.Context()
 	select {
@@ -124,7 +127,11 @@ func (c *script) watch(x Exchange) error {
 }
 
 func (c *script) early(x Exchange) error {
-	lease, _ := gate.LeaseOf(x.Context(), c.gate)
+	lease, held := gate.LeaseOf(x.Context(), c.gate)
+	x.Release(c.gate)
+	if !held || lease.Live() {
+		c.errorf("Release has released nothing")
+	}
 	done := make(chan struct{})
 	for range 8 {
 		go func() { lease.Release(); done <- struct{}{} }()
@@ -132,7 +139,6 @@ func (c *script) early(x Exchange) error {
 	for range 8 {
 		<-done
 	}
-	x.Release(c.gate)
 	x.Release(c.gate)
 	return c.hold(x)
 }
@@ -157,6 +163,9 @@ func (c *script) nested(x Exchange) error {
 		}
 	}
 	defer x.Release(c.second)
+	if x.Header(argHeader) == "work" {
+		return c.watch(x)
+	}
 	return c.inspect(x)
 }
 

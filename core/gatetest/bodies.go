@@ -127,37 +127,33 @@ func nothingReadBefore(e *env) {
 	}
 }
 
-// budgetHolds: bodies that do not fit together are read one after the other, whole.
+// budgetHolds: of bodies that do not fit together as many are read as fit, and the
+// others one after the other, whole.
 func budgetHolds(e *env) {
+	const fit, more = 4, 3
 	b := e.budget(nil)
 	s := e.start(Options{Gate: b})
 	body := blob(2 * mib)
-	watching, stopped := make(chan struct{}), make(chan int64)
-	go func() {
-		var most int64
-		for {
-			most = max(most, b.Snapshot().InflightBytes)
-			select {
-			case <-watching:
-				stopped <- most
-				return
-			default:
-			}
-			e.pass(time.Millisecond)
+	for _, route := range []Route{Watch, Echo} {
+		var all []<-chan outcome
+		for range fit + more {
+			all = append(all, s.later(call{route: route, body: reader(body), length: int64(len(body))}))
 		}
-	}()
-	var all []<-chan outcome
-	for range 12 {
-		all = append(all, s.later(call{route: Echo, body: reader(body), length: int64(len(body))}))
+		if route == Watch { // all hold on to what they have read
+			e.await("some run and some wait", func() bool { return s.seen(Watch) == fit && b.Snapshot().Waiting == more })
+			equal(e, "bytes in flight", b.Snapshot().InflightBytes, fit*int64(len(body)))
+			s.proceed()
+		}
+		for _, done := range all {
+			a := s.wait(done)
+			equal(e, "status", a.StatusCode, http.StatusOK)
+			if route == Echo {
+				equal(e, "body", a.text, digestOf(body))
+			}
+		}
 	}
-	for _, done := range all {
-		a := s.wait(done)
-		equal(e, "status", a.StatusCode, http.StatusOK)
-		equal(e, "body", a.text, digestOf(body))
-	}
-	close(watching)
-	if most := <-stopped; most > 8*mib {
-		e.Errorf("%d bytes were in flight", most)
+	if n := s.peak.Load(); n > fit {
+		e.Errorf("%d handlers were at work at once, %d fit", n, fit)
 	}
 	s.silent()
 }
@@ -189,6 +185,9 @@ func refusedWhileReading(e *env) {
 		equal(e, "Retry-After", a.Header.Get("Retry-After"), "")
 		if !json.Valid([]byte(a.text)) {
 			e.Errorf("the answer is no JSON, or more than one: %q", a.text)
+		}
+		if e.protocol == http2 {
+			equal(e, "connections for all", s.dials.Load(), 1)
 		}
 		if e.BuffersBodies {
 			e.declared("BuffersBodies")

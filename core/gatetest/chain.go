@@ -98,7 +98,9 @@ func exemptPasses(e *env) {
 	f := s.inspected(call{route: Inspect})
 	equal(e, "a lease of the gate", f.Live, false)
 	for _, near := range []string{"/inspect/", "//inspect", "/Inspect", "/inspect%2f"} {
-		if a, err := s.send(call{path: near}); err == nil && a.StatusCode == http.StatusOK {
+		a := s.get(call{path: near})
+		past := a.Header.Get(gate.MarkerHeader) == ""
+		if past && (e.suite.ItemRoute == "unmatched" || a.StatusCode == http.StatusOK) { // behind a router it may be nothing
 			e.Errorf("%s got past the gate", near)
 		}
 	}

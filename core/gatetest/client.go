@@ -84,7 +84,12 @@ func (s *server) open(c call) (*http.Response, error) {
 	for k, v := range c.header {
 		req.Header.Set(k, v)
 	}
-	return s.client.Do(req)
+	resp, err := s.client.Do(req)
+	if err == nil && resp.ProtoMajor != 2 && s.e.protocol == http2 && !s.e.NoHTTP2 {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the server speaks %s, and NoHTTP2 is not declared", resp.Proto)
+	}
+	return resp, err
 }
 
 // send sends c and reads the answer.

@@ -65,7 +65,7 @@ func (e *env) finish() {
 		s.client.CloseIdleConnections()
 	}
 	for _, g := range e.gates {
-		if !e.poll(func() bool { return g.left() == "" }) {
+		if !e.Failed() && !e.poll(func() bool { return g.left() == "" }) { // what failed may hang still
 			e.Errorf("after everything had ended: %s", g.left())
 		}
 	}
@@ -73,7 +73,7 @@ func (e *env) finish() {
 		s.stop()
 	}
 	for _, g := range e.gates {
-		if err := g.end(); err != nil {
+		if err := g.end(); err != nil && !e.Failed() {
 			e.Errorf("closing the gate: %v", err)
 		}
 	}
@@ -221,7 +221,7 @@ func (s *server) stop() {
 		if err := s.app.Close(); err != nil {
 			s.e.Errorf("closing the server: %v", err)
 		}
-		if !s.e.poll(func() bool { return s.listener.open.Load() == 0 }) {
+		if !s.e.Failed() && !s.e.poll(func() bool { return s.listener.open.Load() == 0 }) {
 			s.e.Errorf("%d connections outlive their server", s.listener.open.Load())
 		}
 	})

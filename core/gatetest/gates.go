@@ -47,6 +47,9 @@ func (b *openBudget) left() string {
 
 func (b *openBudget) end() error {
 	b.Close()
+	if b.e.Failed() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.e.suite.patience)
 	defer cancel()
 	return b.Drain(ctx)
@@ -66,6 +69,7 @@ func (e *env) fill(b gate.Gate, n int64) (giveBack func()) {
 type slots struct {
 	limit int
 	wait  time.Duration // how long a request may wait; 0 = not at all
+	idle  time.Duration // how long a Read of a body may block; 0 = as it likes
 
 	mu      sync.Mutex
 	held    int
@@ -205,11 +209,31 @@ func (h *slot) Observe(uint64, gate.Sample) {}
 func (h *slot) Waited(uint64) time.Duration { return h.waited }
 
 // Body implements gate.Holder.
-func (h *slot) Body(_ uint64, rc io.ReadCloser, _ func(time.Time) error) io.ReadCloser {
+func (h *slot) Body(_ uint64, rc io.ReadCloser, setReadDeadline func(time.Time) error) io.ReadCloser {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.gate.bodies++
+	if h.gate.idle > 0 && setReadDeadline != nil {
+		return &timedBody{rc, h.gate.idle, setReadDeadline}
+	}
 	return rc
+}
+
+// timedBody has a deadline for each Read, behind the body's end too.
+type timedBody struct {
+	io.ReadCloser
+	idle time.Duration
+	set  func(time.Time) error
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	if err := b.set(time.Now().Add(b.idle)); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	_ = b.set(time.Time{})
+	return n, err
 }
 
 // refusing is a gate that answers with what it is set to.

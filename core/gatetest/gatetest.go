@@ -57,8 +57,8 @@ type Deviations struct {
 	// arrives.
 	NoInterim bool
 	// PanicsEndProcess: the server recovers nothing, http.ErrAbortHandler included.
-	// Then panics are met by a recovery, outside or inside of the gate, and by none
-	// in neither place.
+	// Then panics are thrown where a recovery meets them, outside or inside of the
+	// gate, and nowhere else; that a declaration is false does not show.
 	PanicsEndProcess bool
 	// NotNetHTTP: there is no http.ResponseWriter, and no net/http wrapper fits
 	// around the app. Then streams and upgrades stand for the writer, and a client

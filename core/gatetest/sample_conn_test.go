@@ -55,6 +55,12 @@ func (a sample) acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q g
 		w.WriteHeader(http.StatusContinue)
 	}
 	lease, err := g.Acquire(ctx, q)
+	if read > 0 && lease.Waited() > 0 && a.has("restarts ReadTimeout at once") {
+		_ = rc.SetReadDeadline(time.Now().Add(read))
+	}
+	if a.has("takes the write deadline off") {
+		_ = rc.SetWriteDeadline(time.Time{})
+	}
 	if write > 0 && (r.ProtoMajor == 2 || err != nil || lease.Waited() > 0) {
 		_ = rc.SetWriteDeadline(time.Now().Add(write))
 	}
@@ -144,6 +150,9 @@ func (a sample) wrap(w http.ResponseWriter, in *http.Request, lease gate.Lease) 
 	if read, _ := a.timeouts(in); read > 0 {
 		s.end, s.fresh = time.Now().Add(read), in.ProtoMajor == 2 || lease.Waited() > 0
 	}
+	if a.has("releases when the body ends") {
+		s.atEnd = lease.Release
+	}
 	set := s.setReadDeadline
 	if a.has("lets slow senders be") {
 		set = nil
@@ -166,6 +175,9 @@ func (s *sampleSource) Read(p []byte) (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.over = true
+		if s.atEnd != nil {
+			s.atEnd()
+		}
 		if (fresh || !s.end.IsZero()) && !s.a.has("leaves the deadline behind") {
 			s.moveLocked(time.Time{})
 		}

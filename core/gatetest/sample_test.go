@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +70,11 @@ func (a sample) app(o Options, h http.Handler) http.Handler {
 
 func (a sample) middleware(o Options, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, held := gate.LeaseOf(r.Context(), o.Gate); held && !a.has("admits again") || o.Skip != nil && o.Skip(r.URL.Path) {
+		path := r.URL.Path
+		if a.has("skips by prefix") {
+			path = strings.TrimSuffix(path, "/")
+		}
+		if _, held := gate.LeaseOf(r.Context(), o.Gate); held && !a.has("admits again") || o.Skip != nil && o.Skip(path) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -84,6 +89,9 @@ func (a sample) middleware(o Options, next http.Handler) http.Handler {
 		q.Buffered = buffered
 		lease, err := a.acquire(w, r, o.Gate, q)
 		a.tell(o, q, lease, err)
+		if err == nil && !lease.Live() && a.has("wants a live lease") {
+			err = &gate.Rejection{Reason: "failed", Gate: "sample"}
+		}
 		if err != nil {
 			if err = a.told(r, err); err != nil {
 				a.answer(w, r, err, o.Format)
@@ -103,6 +111,10 @@ func (a sample) serve(w http.ResponseWriter, r *http.Request, o Options, lease g
 		defer func() {}()
 	case "releases too early":
 		lease.Release()
+	case "releases when the body ends":
+		if !a.hasBody(r) {
+			defer lease.Release()
+		}
 	case "swallows panics":
 		defer func() { _ = recover() }()
 		defer lease.Release()
@@ -121,7 +133,11 @@ func (a sample) serve(w http.ResponseWriter, r *http.Request, o Options, lease g
 		ctx = context.WithValue(ctx, formatKey{}, o.Format)
 	}
 	in := r
-	if !a.has("wraps the body in place") {
+	switch a.bug {
+	case "wraps the body in place":
+	case "clones the request":
+		in = r.Clone(ctx)
+	default:
 		in = r.WithContext(ctx)
 	}
 	if s := a.wrap(w, in, lease); s != nil {
@@ -134,7 +150,7 @@ func (a sample) serve(w http.ResponseWriter, r *http.Request, o Options, lease g
 		w = struct{ http.ResponseWriter }{w}
 	}
 	if a.has("wraps the writer with Unwrap") {
-		w = &unwrapping{w}
+		w = &unwrapping{w, false}
 	}
 	next.ServeHTTP(w, in)
 	if a.has("releases without defer") {
@@ -142,10 +158,20 @@ func (a sample) serve(w http.ResponseWriter, r *http.Request, o Options, lease g
 	}
 }
 
-type unwrapping struct{ http.ResponseWriter }
+// unwrapping is a recorder of statuses, as many middlewares have one.
+type unwrapping struct {
+	http.ResponseWriter
+	wrote bool
+}
 
 func (w *unwrapping) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *unwrapping) Flush()                      { w.ResponseWriter.(http.Flusher).Flush() }
+func (w *unwrapping) WriteHeader(status int) {
+	if !w.wrote {
+		w.wrote = true
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
 
 type formatKey struct{}
 
@@ -158,8 +184,14 @@ func (a sample) request(o Options, r *http.Request) gate.Request {
 	if a.has("asks with the raw path as route") {
 		q.Route = r.URL.Path
 	}
-	switch q = q.In(r.Context()); {
-	case o.Flow != nil:
+	if a.has("asks for a byte more") && q.Bytes > 0 {
+		q.Bytes++
+	}
+	if !a.has("overlooks the context's flow") {
+		q = q.In(r.Context())
+	}
+	switch {
+	case o.Flow != nil && !a.has("overlooks the flow that is set"):
 		q.Flow = o.Flow(r.Header.Get)
 	case q.Flow == "":
 		q.Flow = gate.PeerFlow(r.RemoteAddr)
@@ -270,6 +302,9 @@ func (x *sampleExchange) Acquire(g gate.Gate, q gate.Request) error {
 }
 
 func (x *sampleExchange) Release(g gate.Gate) {
+	if x.a.has("has a Release that does nothing") {
+		return
+	}
 	lease, _ := gate.LeaseOf(x.R.Context(), g)
 	lease.Release()
 }
@@ -281,6 +316,9 @@ func (x *sampleExchange) SetClass(c gate.Class) {
 func (x *sampleExchange) Refuse(err error) bool {
 	var rej *gate.Rejection
 	if !errors.As(err, &rej) {
+		return false
+	}
+	if _, ok := err.(*gate.Rejection); !ok && x.a.has("does not look into errors") {
 		return false
 	}
 	f, _ := x.R.Context().Value(formatKey{}).(gate.Format)
@@ -324,4 +362,5 @@ type sampleSource struct {
 	mu                        sync.Mutex
 	left, over, failed, fresh bool
 	end                       time.Time
+	atEnd                     func()
 }

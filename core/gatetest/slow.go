@@ -49,39 +49,64 @@ func slowSender(e *env) {
 // would otherwise cancel the request that works on, or end the next on its connection.
 func deadlineEnds(e *env) {
 	const idle = 200 * time.Millisecond
+	timed := e.slots(100, 0)
+	timed.idle = idle
 	s := e.start(Options{Gate: e.budget(func(c *admission.Config) { c.BodyIdle = idle })})
-	s.workOn(2 * idle)
-	e.pass(2 * idle)
+	limited := e.start(Options{Gate: timed, ReadTimeout: 2 * idle})
+	var requests []work
+	for _, s := range []*server{s, limited} {
+		for _, length := range []int64{1000, 0} {
+			requests = append(requests, work{s, call{route: Watch, body: reader(blob(1000)), length: length}})
+		}
+	}
+	e.workOn(4*idle, requests, func() bool { return s.seen(Watch) == 2 && limited.seen(Watch) == 2 })
+	dials := s.dials.Load()
 	equal(e, "status of the next", s.get(call{route: Ignore}).StatusCode, http.StatusOK)
-	equal(e, "connections for all", s.dials.Load(), 1)
+	equal(e, "connections for the next", s.dials.Load()-dials, 0)
 }
 
 // restartedDeadlineEnds: the same for the server's ReadTimeout, when the adapter has
-// started it anew after a wait.
+// started it anew after a wait: without a body, with one, and behind one.
 func restartedDeadlineEnds(e *env) {
 	const timeout = 400 * time.Millisecond
-	b := e.budget(nil)
-	giveBack := e.fill(b, 8*mib)
-	s := e.start(Options{Gate: b, ReadTimeout: timeout})
-	free := time.AfterFunc(timeout/2, giveBack)
-	defer free.Stop()
-	s.workOn(3 * timeout / 2)
+	g, second := e.slots(2, 10*e.suite.patience), e.slots(1, 10*e.suite.patience)
+	free := []func(){e.fill(g, 0), e.fill(g, 0), e.fill(second, 0)}
+	s := e.start(Options{Gate: g, ReadTimeout: timeout})
+	nested := e.start(Options{Gate: e.slots(1, 0), ReadTimeout: timeout}, func(c *script) { c.second = second })
+	e.workOn(3*timeout/2, []work{
+		{s, call{route: Watch}},
+		{s, call{route: Watch, body: reader(blob(1000)), length: 1000}},
+		{nested, call{route: Nested, arg: "work", body: reader(blob(1000))}},
+	}, func() bool {
+		if g.queued() == 2 && second.queued() == 1 {
+			for _, f := range free {
+				f()
+			}
+		}
+		return s.seen(Watch) == 2 && second.queued() == 0
+	})
 }
 
-// workOn sends bodies of both framings to a handler that reads them and works on for
-// d, one after the other on one connection.
-func (s *server) workOn(d time.Duration) {
-	e := s.e
+// work is a request to a handler that works on when it has read the body.
+type work struct {
+	s    *server
+	call call
+}
+
+// workOn sends the requests, and checks that their contexts live while the handlers
+// work on for d, counted from the moment when all do.
+func (e *env) workOn(d time.Duration, requests []work, all func() bool) {
 	e.Helper()
-	timer := time.AfterFunc(e.suite.patience, s.proceed)
-	defer timer.Stop()
-	for i, length := range []int64{1000, 0} {
-		done := s.later(call{route: Watch, body: reader(blob(1000)), length: length})
-		e.await("the handler works", func() bool { return s.seen(Watch) == i+1 })
-		if i == 0 {
-			e.pass(d)
-			s.proceed()
-		}
-		equal(e, "what the handler found", s.wait(done).text, "context: <nil>")
+	var done []<-chan outcome
+	for _, r := range requests {
+		done = append(done, r.s.later(r.call))
+	}
+	e.await("all handlers work", all)
+	e.pass(d)
+	for _, r := range requests {
+		r.s.proceed()
+	}
+	for i, r := range requests {
+		equal(e, "what the handler found", r.s.wait(done[i]).text, "context: <nil>")
 	}
 }

@@ -174,12 +174,13 @@ func websocket(e *env) {
 
 // writerKept: the handler gets the writer that it gets without the gate.
 func writerKept(e *env) {
+	s := e.start(Options{Gate: e.slots(1, 0), Skip: everySecond()})
 	if e.NotNetHTTP {
 		e.declared("NotNetHTTP")
+		equal(e, "writers", s.inspected(call{route: Inspect}).Writer, "")
 		eventsHold(e)
 		return
 	}
-	s := e.start(Options{Gate: e.slots(1, 0), Skip: everySecond()})
 	without, with := s.inspected(call{route: Inspect}), s.inspected(call{route: Inspect})
 	equal(e, "a lease without the gate", without.Live, false)
 	equal(e, "a lease behind the gate", with.Live, true)

@@ -98,7 +98,7 @@
 // # Cost
 //
 // With n waiters in f flows: acquire and release without a queue are 3 atomic
-// adds, no lock, no allocation, and no clock but for one grant in 64. Enqueue,
+// adds, no lock, no allocation, and no clock but for one grant in 64 and the first 63. Enqueue,
 // grant and cancel are O(log f). A shrunken timeout, a class limit, or expiry is
 // O(1) plus O(log f) for each waiter that it removes. The flow heap for a full
 // queue is built on the first overflow, O(f), and kept until the queue is half

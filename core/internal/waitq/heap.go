@@ -81,26 +81,43 @@ func (h *flowHeap) up(i int, s slot) {
 	h.set(i, s)
 }
 
+// down moves s from i to its place.
 func (h *flowHeap) down(i int, s slot) {
-	for {
-		first := 4*i + 1
-		if first >= len(h.slots) {
+	base := s.finish - 1<<62 // all tags lie within 2^62 of s: above it, none wraps
+	for first := 4*i + 1; first < len(h.slots); first = 4*i + 1 {
+		m := h.least(first, base)
+		if !less(h.slots[m], s) {
 			break
 		}
-		children := h.slots[first:min(first+4, len(h.slots))]
-		m := 0
-		for c := 1; c < len(children); c++ {
-			if less(children[c], children[m]) {
-				m = c
-			}
-		}
-		if !less(children[m], s) {
-			break
-		}
-		h.set(i, children[m])
-		i = first + m
+		h.set(i, h.slots[m])
+		i = m
 	}
 	h.set(i, s)
+}
+
+// least is the smallest of the up to four slots from first on. Among four it takes
+// no branch: which one it is cannot be predicted, and guessing wrong at every level
+// would cost more than all the rest.
+func (h *flowHeap) least(first int, base uint64) int {
+	if first+4 <= len(h.slots) {
+		c := (*[4]slot)(h.slots[first:])
+		l, r := before(&c[1], &c[0], base), 2+before(&c[3], &c[2], base)
+		return first + l + (r-l)*before(&c[r], &c[l], base)
+	}
+	m := first
+	for c := first + 1; c < len(h.slots); c++ {
+		if less(h.slots[c], h.slots[m]) {
+			m = c
+		}
+	}
+	return m
+}
+
+// before is less as 1 or 0.
+func before(a, b *slot, base uint64) int {
+	_, borrow := bits.Sub64(a.seq, b.seq, 0)
+	_, borrow = bits.Sub64(a.finish-base, b.finish-base, borrow)
+	return int(borrow)
 }
 
 // queueHeap is a binary heap of flows, the one with the most queued cost per

@@ -159,6 +159,9 @@ func wantIdle(t *testing.T, q *Queue) {
 // known makes d the typical hold of a class.
 func known(q *Queue, class int, d time.Duration) {
 	q.mu.Lock()
+	for range 2 * holdSamples {
+		q.stats.held(class, int64(d))
+	}
 	q.stats.typ[class] = int64(d)
 	q.mu.Unlock()
 }

@@ -7,7 +7,8 @@ const (
 
 	// maxPasses is how many grants may pass a head that does not fit.
 	maxPasses = 2
-	// sampleMask picks one grant in 64 of those that did not queue for timing.
+	// sampleMask picks, of the grants that did not queue, the first 63 and then one
+	// in 64 for timing.
 	sampleMask = 63
 
 	never = 1<<63 - 1
@@ -20,7 +21,8 @@ func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
 	if cost == 0 {
 		class = 0 // it takes nothing that a class limit could bound
 	}
-	if q.state.Load() < 0 {
+	// The look ahead keeps rare the adds that fail, and so hide room from others.
+	if q.state.Load() < cost<<countBits {
 		return cost == 0 && q.tryNothing(l)
 	}
 	if q.state.Add(1-cost<<countBits) < 0 {
@@ -32,7 +34,7 @@ func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
 		return false
 	}
 	var start int64
-	if q.grants[class].Add(1)&sampleMask == 0 {
+	if n := q.grants[class].Add(1); n&sampleMask == 0 || n <= sampleMask {
 		start = q.now()
 	}
 	l.hold(q, class, cost, start)

@@ -29,13 +29,13 @@ func (s *stats) ended(w *waiter) { s.outcomes[w.class][w.outcome]++ }
 // typical is the median hold time of a class, 0 while it is not known.
 func (s *stats) typical(class int) int64 { return s.typ[class] }
 
-// guess is the typical hold time, or the median of the few that are known, 0 where
-// there is none. It is good enough for a hint, not to refuse anyone.
-func (s *stats) guess(class int) int64 {
-	if s.typ[class] == 0 && s.holds[class] != nil {
-		return s.holds[class].median()
+// patient is the third quartile of the hold times that are known, 0 where there is
+// none: half of those who come back after the median come back too soon.
+func (s *stats) patient(class int) int64 {
+	if h := s.holds[class]; h != nil {
+		return h.quantile(3, 4)
 	}
-	return s.typ[class]
+	return 0
 }
 
 func (s *stats) held(class int, d int64) {
@@ -46,7 +46,7 @@ func (s *stats) held(class int, d int64) {
 	}
 	h.add(d)
 	if h.n >= holdSamples && h.n%8 == 0 {
-		s.typ[class] = h.median()
+		s.typ[class] = h.quantile(1, 2)
 	}
 }
 
@@ -67,11 +67,11 @@ func (h *histogram) add(d int64) {
 	}
 }
 
-// median is the lower edge of the bucket that holds the median.
-func (h *histogram) median() int64 {
-	var sum uint32
+// quantile is the lower edge of the bucket that holds the quantile a/b.
+func (h *histogram) quantile(a, b uint64) int64 {
+	var sum uint64
 	for i, n := range h.counts {
-		if sum += n; sum*2 >= h.n && sum > 0 {
+		if sum += uint64(n); sum*b >= uint64(h.n)*a && sum > 0 {
 			return edgeOf(i)
 		}
 	}
@@ -130,14 +130,14 @@ const (
 // what waits and the newcomer itself take to drain, at the rate at which cost has
 // come back since the queue formed, over the last 5 to 10 seconds at most; before
 // that has been measured for a second, or where nothing came back, by Little's law
-// from the typical hold, or from the age of the oldest waiter if that is longer.
+// from the third quartile of the holds, or from the age of the oldest waiter if that is longer.
 // It is between 1 and 40 s and, at the same rate, never shorter for more load.
 func (q *Queue) RetryAfter(class int, cost int64) time.Duration {
 	now := q.now()
 	q.mu.Lock()
 	ahead := float64(q.queued + cost)
 	rate := q.stats.drain.rate(now)
-	hold := float64(q.stats.guess(class))
+	hold := float64(q.stats.patient(class))
 	if q.oldest != nil {
 		hold = max(hold, float64(now-q.oldest.arrival))
 	}
