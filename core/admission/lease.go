@@ -72,11 +72,7 @@ func (b *Budget) admitted(l *lease, class int) gate.Lease {
 	if class == heavy {
 		l.slot = b.heavies.add(b.now())
 	}
-	gen := l.Gen()
-	if l.declared.Load() == 0 {
-		mark(&l.read, gen) // there is nothing to read
-	}
-	return gate.NewLease(l, gen)
+	return gate.NewLease(l, l.Gen())
 }
 
 // Release gives the bytes back, once. Whoever did it owns the record until it is
@@ -139,9 +135,10 @@ func mark(at *atomic.Uint64, gen uint64) {
 }
 
 // releaseIfSent may race with a reuse of the record: what counts is that both
-// marks carry the caller's own generation.
+// marks carry the caller's own generation. Of a body of no bytes nothing has to be
+// read; the next user's length does no harm here, since gen is then not held.
 func (l *lease) releaseIfSent(gen uint64) {
-	if l.answered.Load() == gen+1 && l.read.Load() == gen+1 {
+	if l.answered.Load() == gen+1 && (l.read.Load() == gen+1 || l.declared.Load() == 0) {
 		l.Release(gen)
 	}
 }

@@ -179,42 +179,53 @@ func keepsOutside(e *env) {
 	}
 }
 
-// mixedLoad: many clients at once, served, queued, timed out and cut off, each get what
-// is theirs and nothing else.
+// mixedLoad: many clients at once, served, queued, timed out, too large and cut off,
+// each get what is theirs and nothing else.
 func mixedLoad(e *env) {
 	const clients, each = 8, 20
-	b := e.budget(func(c *admission.Config) { c.QueueTimeout = 30 * time.Millisecond })
+	b := e.budget(func(c *admission.Config) { c.QueueTimeout, c.HardMaxBodyBytes = 30*time.Millisecond, 3*mib })
 	s := e.start(Options{Gate: b, Inner: e.slots(clients/2, 10*time.Millisecond)})
-	done := make(chan int, clients)
+	done := make(chan [2]int, clients)
 	for client := range clients {
 		go func() {
-			served := 0
+			var served, refused int
 			for i := range each {
-				served += s.mixed(client, i)
+				switch s.mixed(client, i) {
+				case http.StatusOK:
+					served++
+				case http.StatusRequestEntityTooLarge:
+					refused++
+				}
 			}
-			done <- served
+			done <- [2]int{served, refused}
 		}()
 	}
-	served := 0
+	var served, refused int
 	for range clients {
-		served += <-done
+		n := <-done
+		served, refused = served+n[0], refused+n[1]
 	}
-	if served == 0 {
-		e.Errorf("nobody was served")
-	}
+	equal(e, "nobody served", served == 0, false)
+	equal(e, "bodies refused as too large", refused, clients*each/5)
 	e.await("all that is held comes back", func() bool { return b.Snapshot().Inflight == 0 })
 	s.silent()
 }
 
-// mixed sends one of those requests and returns 1 if it was served.
+// mixed sends one of those requests and returns its status, 0 if it was cut off.
 func (s *server) mixed(client, i int) int {
-	e := s.e
-	body := blob(1000 + 100*client + i)
-	if i%5 == 0 {
-		body = blob(5*mib/2 + 100*client + i)
+	e, size, cutOff := s.e, 1000, i%10 == 9
+	switch i % 5 {
+	case 0:
+		size = 5 * mib / 2
+	case 1:
+		size = 4 * mib // too large
 	}
-	c := call{route: Echo, body: reader(body), length: int64(len(body) * (i % 2))}
-	if i%10 == 9 {
+	body := blob(size + 100*client + i)
+	c := call{route: Echo, body: reader(body), length: int64(len(body))}
+	if i%2 == 0 && size < 4*mib { // unannounced, it may be refused for another reason first
+		c.length = 0
+	}
+	if cutOff {
 		ctx, leave := context.WithTimeout(e.ctx, 5*time.Millisecond)
 		defer leave()
 		c.ctx = ctx
@@ -222,16 +233,14 @@ func (s *server) mixed(client, i int) int {
 	a, err := s.send(c)
 	switch {
 	case err != nil:
-		if i%10 != 9 {
+		if !cutOff {
 			e.Errorf("no answer: %v", err)
 		}
+		return 0
 	case a.StatusCode == http.StatusOK:
 		equal(e, "a client's own body", a.text, digestOf(body))
-		return 1
-	default:
-		if a.Header.Get(gate.MarkerHeader) == "" || !json.Valid([]byte(a.text)) {
-			e.Errorf("neither served nor refused: %d %q", a.StatusCode, a.text)
-		}
+	case a.Header.Get(gate.MarkerHeader) == "" || !json.Valid([]byte(a.text)):
+		e.Errorf("neither served nor refused: %d %q", a.StatusCode, a.text)
 	}
-	return 0
+	return a.StatusCode
 }

@@ -28,7 +28,7 @@ func (o Options) Handle(route Route, x Exchange) error {
 	do := map[Route]func(Exchange) error{
 		Echo: c.echo, Ignore: ignore, Hold: c.hold, Watch: c.watch, Item: ignore, Inspect: c.inspect, Panic: explode,
 		Abort: abort, Events: c.stream, Flood: c.flood, Socket: c.socket, Trailers: c.trailers, Interim: interim,
-		Again: again, Early: c.early, Observed: c.observed, Nested: c.nested, Fail: c.fail,
+		Again: again, Early: c.early, Observed: c.observed, Nested: c.nested, Leftover: c.leftover, Fail: c.fail,
 	}[route]
 	return do(x)
 }
@@ -55,7 +55,7 @@ func abort(x Exchange) error {
 
 func interim(x Exchange) error {
 	x.Reply(http.StatusEarlyHints, "")
-	x.Reply(http.StatusOK, "ok")
+	x.Reply(http.StatusCreated, "ok")
 	return nil
 }
 
@@ -151,10 +151,27 @@ func (c *script) observed(x Exchange) error {
 	return c.hold(x)
 }
 
+// leftover leaves a reader behind. Where bodies are buffered it may not: the buffer
+// is the next request's.
+func (c *script) leftover(x Exchange) error {
+	if body := x.Body(); !c.deviations.BuffersBodies {
+		go func() {
+			<-c.letGo
+			var n int
+			var err error
+			defer func() { c.leftovers <- fmt.Sprintf("%d bytes, error: %t, panic: %v", n, err != nil, recover()) }()
+			n, err = body.Read(make([]byte, 1))
+		}()
+	}
+	return ignore(x)
+}
+
 // nested asks the second gate, twice: it must be asked once.
 func (c *script) nested(x Exchange) error {
-	if _, err := c.digest(x.Body()); err != nil {
-		return err
+	if x.Header(argHeader) != "unread" {
+		if _, err := c.digest(x.Body()); err != nil {
+			return err
+		}
 	}
 	x.SetClass(gate.Bulk)
 	for range 2 {
@@ -163,8 +180,11 @@ func (c *script) nested(x Exchange) error {
 		}
 	}
 	defer x.Release(c.second)
-	if x.Header(argHeader) == "work" {
+	switch x.Header(argHeader) {
+	case "work":
 		return c.watch(x)
+	case "unread":
+		return c.echo(x)
 	}
 	return c.inspect(x)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 )
 
@@ -14,6 +15,7 @@ func chainScenes() []scene {
 		both("H13_bytes_before_identity_tenants_after", tenantsAfterIdentity),
 		both("second_gate_inside_the_handler", secondGate),
 		both("second_gate_refuses", secondRefuses),
+		both("body_under_two_leases", underTwoLeases),
 		both("K16_exempt_paths_pass", exemptPasses),
 	}
 }
@@ -89,6 +91,27 @@ func secondRefuses(e *env) {
 		e.await("the first slot comes back", func() bool { return g.inUse() == 0 })
 	}
 	equal(e, "connections for all", s.dials.Load(), 1)
+}
+
+// underTwoLeases: a body is read under the leases of all gates, each of which may end
+// it, whether the middlewares or the handler have asked them.
+func underTwoLeases(e *env) {
+	cap := func(c *admission.Config) { c.HardMaxBodyBytes = mib }
+	for name, o := range map[string]Options{
+		"outer": {Gate: e.budget(cap), Inner: e.budget(nil)}, "inner": {Gate: e.budget(nil), Inner: e.budget(cap)}, "handler's": {Gate: e.budget(nil)},
+	} {
+		s := e.start(o, func(c *script) { c.second = e.budget(cap) })
+		route, arg := Echo, ""
+		if o.Inner == nil {
+			route, arg = Nested, "unread"
+		}
+		a := s.get(call{route: route, arg: arg, body: reader(blob(2 * mib))})
+		equal(e, name+" gate: status", a.StatusCode, http.StatusRequestEntityTooLarge)
+		equal(e, name+" gate: marker", a.Header.Get(gate.MarkerHeader), string(gate.PayloadTooLarge))
+		fits := blob(mib)
+		a = s.get(call{route: route, arg: arg, body: reader(fits)})
+		equal(e, name+" gate: body that fits", a.text, digestOf(fits))
+	}
 }
 
 // exemptPasses: a skipped path is answered while nobody gets in.

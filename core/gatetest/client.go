@@ -25,10 +25,23 @@ func (s *server) newClient() *http.Client {
 		TLSClientConfig:    s.e.suite.identity.client(),
 		ForceAttemptHTTP2:  s.e.protocol == http2,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			s.dials.Add(1)
-			return new(net.Dialer).DialContext(ctx, network, addr)
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if err == nil {
+				s.dials.Add(1)
+				s.mu.Lock()
+				s.clientConns = append(s.clientConns, c)
+				s.mu.Unlock()
+			}
+			return c, err
 		},
 	}}
+}
+
+// opened are the connections that the client has opened.
+func (s *server) opened() []net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]net.Conn(nil), s.clientConns...)
 }
 
 // call is a request of the client's.

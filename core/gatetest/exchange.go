@@ -71,7 +71,7 @@ const (
 	Socket Route = "/socket"
 	// Trailers reads the body and answers with its trailer, in a trailer too.
 	Trailers Route = "/trailers"
-	// Interim answers 103, then 200.
+	// Interim answers 103, then 201.
 	Interim Route = "/interim"
 	// Again sends the request to Echo, through the whole app.
 	Again Route = "/again"
@@ -79,8 +79,11 @@ const (
 	Early Route = "/early"
 	// Observed reads the body, reports a back end's first byte and holds on.
 	Observed Route = "/observed"
-	// Nested asks a second gate for a bulk request, and returns its error.
+	// Nested asks a second gate for a bulk request, with the body read or not, and
+	// returns its error.
 	Nested Route = "/nested"
+	// Leftover answers and leaves behind a goroutine that reads the body later.
+	Leftover Route = "/leftover"
 	// Fail returns a refusal, or answers it with Refuse, with the body read or not.
 	Fail Route = "/fail"
 )
@@ -89,6 +92,6 @@ const (
 func Routes() []Route {
 	return []Route{
 		Echo, Ignore, Hold, Watch, Item, Inspect, Panic, Abort, Events, Flood, Socket, Trailers, Interim, Again, Early,
-		Observed, Nested, Fail,
+		Observed, Nested, Leftover, Fail,
 	}
 }

@@ -18,7 +18,7 @@ const mib = 1 << 20
 func (e *env) budget(change func(*admission.Config)) *admission.Budget {
 	e.Helper()
 	c := admission.DefaultConfig()
-	c.MaxInflightBytes = 8 * mib
+	c.MaxInflightBytes, c.MaxQueuedBytes = 8*mib, 64*mib
 	c.QueueTimeout, c.BodyIdle, c.BodyTimeout = e.suite.patience, e.suite.patience, 2*e.suite.patience
 	c.MinBodyRate, c.MinBodyRateWaiting = 0, 0
 	if change != nil {

@@ -17,7 +17,7 @@ func leaseScenes() []scene {
 		both("T01_F22_panic_releases", panicReleases),
 		both("T02_F15_abort_passes_unchanged", abortPasses),
 		both("T10_F2_goexit_releases", goexitReleases),
-		both("T03_F14_answered_early_still_holds", answeredEarly),
+		both("T03_F14_F1_answered_early_still_holds", answeredEarly),
 		both("T04_redispatch_is_admitted_once", redispatch),
 		both("H14_gate_twice_in_a_chain_admits_once", gateTwice),
 		both("T09_F10_early_release_counts_once", earlyRelease),
@@ -152,6 +152,11 @@ func answeredEarly(e *env) {
 	equal(e, "marker of one more", a.Header.Get(gate.MarkerHeader), string(gate.QueueFull))
 	s.proceed()
 	e.await("the work's slots come back", func() bool { return g.inUse() == 0 })
+	if !e.NotNetHTTP {
+		_, err := s.send(call{method: http.MethodPost, route: Panic})
+		equal(e, "a panic inside of the timeout cuts the answer", err != nil, true)
+		e.await("the panic's slot comes back", func() bool { return g.inUse() == 0 })
+	}
 	if s.peak.Load() > limit {
 		e.Errorf("%d handlers ran at once, limit %d", s.peak.Load(), limit)
 	}

@@ -16,7 +16,7 @@ import (
 // queueScenes: whoever waits, leaves or is let in late.
 func queueScenes() []scene {
 	return []scene{
-		both("T11_client_gone_without_a_body", goneWithoutBody),
+		both("T11_T12_T13_client_gone_without_a_body", goneWithoutBody),
 		both("T11_client_gone_with_an_unread_body", goneUnread),
 		both("T11_client_gone_while_the_handler_asks", goneInHandler),
 		first("T11_nothing_written_to_who_left", halfClosed),
@@ -133,8 +133,11 @@ func refusedAsLeaving(e *env) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			ctx, leave := context.WithTimeout(e.ctx, time.Duration(i%40)*time.Millisecond)
+			ctx, leave := context.WithTimeout(e.ctx, time.Duration(10+i%40)*time.Millisecond)
 			defer leave()
+			if i%3 == 0 {
+				ctx = e.ctx // this one stays
+			}
 			if a, err := s.send(call{route: Hold, ctx: ctx}); err == nil && a.StatusCode != http.StatusServiceUnavailable {
 				e.Errorf("answered with %d", a.StatusCode)
 			}

@@ -297,6 +297,9 @@ func (x *sampleExchange) Acquire(g gate.Gate, q gate.Request) error {
 	lease, err := x.a.acquire(x.W, x.R, g, q)
 	if err == nil {
 		x.R = x.R.WithContext(lease.In(x.R.Context(), g))
+		if !x.a.has("asks inside without the body") {
+			x.a.wrap(x.W, x.R, lease)
+		}
 	}
 	return err
 }

@@ -30,9 +30,10 @@ type script struct {
 	recovery place
 	timeout  time.Duration // of an http.TimeoutHandler around the app; 0 = none
 
-	events chan string   // each is an event of Events
-	letGo  chan struct{} // closed: what holds goes on
-	failed atomic.Pointer[gate.Rejection]
+	events    chan string   // each is an event of Events
+	letGo     chan struct{} // closed: what holds goes on
+	leftovers chan string   // what the readers left behind have met
+	failed    atomic.Pointer[gate.Rejection]
 
 	read    atomic.Int64 // bytes of bodies that handlers have read
 	running atomic.Int64 // handlers
@@ -48,7 +49,8 @@ type script struct {
 
 func newScript(errorf func(string, ...any), d Deviations) *script {
 	return &script{
-		errorf: errorf, deviations: d, events: make(chan string), letGo: make(chan struct{}), entered: map[Route]int{},
+		errorf: errorf, deviations: d, events: make(chan string), letGo: make(chan struct{}),
+		leftovers: make(chan string, 10), entered: map[Route]int{},
 	}
 }
 

@@ -13,6 +13,7 @@ func slowScenes() []scene {
 	return []scene{
 		both("K9_A6_slow_sender_is_ended", slowSender),
 		both("body_deadline_ends_with_the_body", deadlineEnds),
+		both("H8_reader_left_behind_touches_nothing", readerLeftBehind),
 		both("T14_body_deadline_after_a_wait_ends_with_the_body", restartedDeadlineEnds),
 	}
 }
@@ -85,6 +86,33 @@ func restartedDeadlineEnds(e *env) {
 		}
 		return s.seen(Watch) == 2 && second.queued() == 0
 	})
+}
+
+// readerLeftBehind: a goroutine that reads on when its handler has returned gets an
+// error, and does not move the deadline of a connection that is not its own any more.
+func readerLeftBehind(e *env) {
+	g := e.slots(10, 0)
+	g.idle = e.suite.patience
+	s := e.start(Options{Gate: g})
+	const times = 3
+	for range times {
+		equal(e, "status", s.get(call{route: Leftover, body: reader(blob(10)), length: 10}).StatusCode, http.StatusOK)
+	}
+	e.await("the slots come back", func() bool { return g.inUse() == 0 })
+	s.proceed()
+	if e.BuffersBodies {
+		e.declared("BuffersBodies")
+		return
+	}
+	for range times {
+		select {
+		case got := <-s.leftovers:
+			equal(e, "read when the handler had returned", got, "0 bytes, error: true, panic: <nil>")
+		case <-e.ctx.Done():
+			e.Fatalf("a reader that was left behind hangs")
+		}
+	}
+	s.silent()
 }
 
 // work is a request to a handler that works on when it has read the body.

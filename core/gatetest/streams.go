@@ -212,7 +212,7 @@ func interimPasses(e *env) {
 	s := e.start(Options{Gate: e.slots(1, 0)})
 	var seen []int
 	a := s.get(call{route: Interim, ctx: traceInterim(e.ctx, &seen)})
-	equal(e, "status", a.StatusCode, http.StatusOK)
+	equal(e, "status", a.StatusCode, http.StatusCreated)
 	equal(e, "body", a.text, "ok")
 	if e.NoInterim {
 		e.declared("NoInterim")

@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ func uploadScenes() []scene {
 		both("refusal_of_a_read_body_keeps_the_connection", keepsAfterReading),
 		first("T30_lying_length", lyingLength),
 		first("K10_clients_that_break_off", breakOff),
+		both("T11_K10_connection_lost", connectionLost),
 	}
 }
 
@@ -231,5 +233,46 @@ func breakOff(e *env) {
 	}
 	e.await("all that is held comes back", func() bool { return b.Snapshot().Inflight == 1 && b.Snapshot().Waiting == 0 })
 	e.await("the connections end", func() bool { return s.listener.open.Load() == 0 })
+	s.silent()
+}
+
+// connectionLost: a connection ends under requests that wait, read, work and stream.
+func connectionLost(e *env) {
+	b := e.budget(func(c *admission.Config) { c.QueueTimeout = 300 * time.Millisecond })
+	giveBack := e.fill(b, 7*mib)
+	defer giveBack()
+	s := e.start(Options{Gate: b})
+	ctx, leave := context.WithCancel(e.ctx)
+	defer leave()
+	calls := []call{
+		{route: Watch}, {route: Watch, body: reader(blob(1000))}, {route: Flood}, {route: Flood},
+		{route: Echo, body: pause(blob(1000), 1000, nil), length: mib / 2}, {route: Hold, body: pause(blob(1000), 1000, nil), length: 2 * mib},
+	}
+	if e.BuffersBodies {
+		e.declared("BuffersBodies") // what is sent to the end only gets to the gate
+		calls[5].body = reader(blob(2 * mib))
+	}
+	var done []<-chan outcome
+	for _, c := range calls {
+		c.ctx = ctx
+		done = append(done, s.later(c))
+	}
+	e.await("they are at work", func() bool {
+		return s.seen(Watch) == 2 && s.seen(Flood) == 2 && (s.seen(Echo) == 1 || e.BuffersBodies)
+	})
+	for _, c := range s.opened() {
+		_ = c.Close()
+	}
+	leave()
+	for _, d := range done {
+		<-d
+	}
+	if e.NoDisconnectSignal {
+		e.declared("NoDisconnectSignal")
+		s.proceed()
+	}
+	e.await("all that is held comes back", func() bool { return b.Snapshot().Inflight == 1 && b.Snapshot().Waiting == 0 })
+	e.await("the connections end", func() bool { return s.listener.open.Load() == 0 })
+	equal(e, "requests let in too late", s.seen(Hold), 0)
 	s.silent()
 }

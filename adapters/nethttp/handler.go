@@ -1,0 +1,138 @@
+package httpgate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// Acquire asks g from inside a handler. It returns a copy of r that holds the
+// lease; the handler goes on with the copy and must release the lease:
+//
+//	r, err := httpgate.Acquire(w, r, g, gate.Request{Flow: tenant})
+//	if httpgate.Refuse(w, r, err) {
+//		return
+//	}
+//	defer httpgate.Release(r, g)
+//
+// Method, Route, Path, Bytes and ContentType of q are taken from r where they
+// are zero, class, flow and weight from the context. A request that holds a lease
+// of g already is returned as it is. After an error the result is r itself, and
+// nothing is held. Like the middleware, Acquire gives the request its server's
+// timeouts anew after a wait; unlike it, it calls no OnDecision.
+func Acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q gate.Request) (*http.Request, error) {
+	if _, held := gate.LeaseOf(r.Context(), g); held {
+		return r, nil
+	}
+	if q.Route == "" {
+		q.Route = r.Pattern
+	}
+	describe(&q, r)
+	lease, resume, err := acquire(w, r, g, q)
+	if err != nil {
+		return r, err
+	}
+	in, _ := enter(w, r.WithContext(lease.In(r.Context(), g)), lease, resume)
+	return in, nil
+}
+
+// Release releases the lease that g gave to r, now instead of when the handler
+// returns. It does nothing where there is none, or none that still lives.
+func Release(r *http.Request, g gate.Gate) {
+	lease, _ := gate.LeaseOf(r.Context(), g)
+	lease.Release()
+}
+
+// Refuse answers a request with the refusal that err is or wraps, and reports
+// whether it did; the handler then returns. It does nothing, and reports false, for
+// nil and for errors that are no gate's. err comes from [Acquire], from reading the
+// body, or from a client call that was refused.
+//
+// It must be called before the handler has written anything, with the request
+// whose body the handler has read: on HTTP/1 an unread rest closes the connection.
+// (So does a body that this package has not handed out, because nobody can tell
+// whether it was read.) The answer has the Format of the innermost middleware around
+// the handler whose Format is not [gate.Problem].
+func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
+	var rej *gate.Rejection
+	if !errors.As(err, &rej) {
+		return false
+	}
+	answer(w, r, rej, formatOf(r), nil)
+	return true
+}
+
+// Context returns the context that holds r's leases, class and flow: r's own. It
+// exists so that handlers read alike in every adapter.
+func Context(r *http.Request) context.Context { return r.Context() }
+
+// SetClass returns a copy of r whose work is of class c, for everything that asks
+// a gate from now on. It panics on a class that does not exist, as
+// [gate.WithClass] does.
+func SetClass(r *http.Request, c gate.Class) *http.Request {
+	return r.WithContext(gate.WithClass(r.Context(), c))
+}
+
+// gateFailed is the reason of a refusal whose gate did not say one.
+const gateFailed gate.Reason = "gate_failed"
+
+// rejection returns what to answer to the error of a gate. Its own text may hold
+// anything, so only a *gate.Rejection is told to the client.
+func rejection(r *http.Request, err error) *gate.Rejection {
+	var rej *gate.Rejection
+	switch {
+	case errors.As(err, &rej):
+		return rej
+	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
+		return &gate.Rejection{Reason: gate.Canceled, Gate: "gate"}
+	}
+	return &gate.Rejection{Reason: gateFailed, Gate: "gate"}
+}
+
+// answer writes the refusal.
+func answer(w http.ResponseWriter, r *http.Request, rej *gate.Rejection, f gate.Format, custom func(http.ResponseWriter, *http.Request, *gate.Rejection) bool) {
+	if rej.Reason == gate.Canceled {
+		hangUp(w, r)
+		return
+	}
+	resumeWrite(w, r)
+	closeUnread(w, r)
+	h := w.Header()
+	h.Set(gate.MarkerHeader, string(rej.Reason))
+	if s := rej.RetryAfterSeconds(); s != "" {
+		h.Set("Retry-After", s)
+	}
+	if custom != nil && custom(w, r, rej) {
+		return
+	}
+	body, contentType := rej.Render(f)
+	h.Set("Content-Type", contentType)
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+		h.Del(name) // set for an answer that will not come
+	}
+	w.WriteHeader(rej.Status())
+	_, _ = w.Write(body) // the client may have left: nobody to tell
+}
+
+// formatted is a context that remembers the Format for Refuse.
+type formatted struct {
+	context.Context
+	format gate.Format
+}
+
+type formatKey struct{}
+
+// Value returns the format for formatKey, else what the parent holds.
+func (c *formatted) Value(key any) any {
+	if key == (formatKey{}) {
+		return c.format
+	}
+	return c.Context.Value(key)
+}
+
+func formatOf(r *http.Request) gate.Format {
+	f, _ := r.Context().Value(formatKey{}).(gate.Format)
+	return f
+}

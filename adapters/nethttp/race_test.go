@@ -1,0 +1,5 @@
+//go:build race
+
+package httpgate_test
+
+const raceEnabled = true
