@@ -83,8 +83,7 @@ func (c *Config) check() {
 }
 
 // request puts r into the gate's words.
-func (c *Config) request(r *http.Request) gate.Request {
-	var q gate.Request
+func (c *Config) request(r *http.Request) (q gate.Request) {
 	if c.Lane != nil {
 		q.Lane = c.Lane(r)
 	}
@@ -96,12 +95,18 @@ func (c *Config) request(r *http.Request) gate.Request {
 	}
 	if c.Flow != nil {
 		q.Flow = c.Flow(r)
-	} else if q = q.In(r.Context()); q.Flow == "" {
-		q.Flow = gate.PeerFlow(r.RemoteAddr)
 	}
 	q.Route = c.route(r)
 	describe(&q, r)
 	return q
+}
+
+// peer is the address whose flow a request without one takes.
+func (c *Config) peer(r *http.Request) string {
+	if c.Flow != nil {
+		return "" // a Flow that knows nobody does not mean the peer
+	}
+	return r.RemoteAddr
 }
 
 func (c *Config) route(r *http.Request) string {

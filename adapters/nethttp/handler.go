@@ -23,18 +23,15 @@ import (
 // nothing is held. Like the middleware, Acquire gives the request its server's
 // timeouts anew after a wait; unlike it, it calls no OnDecision.
 func Acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q gate.Request) (*http.Request, error) {
-	if _, held := gate.LeaseOf(r.Context(), g); held {
-		return r, nil
-	}
 	if q.Route == "" {
 		q.Route = r.Pattern
 	}
 	describe(&q, r)
-	lease, resume, err := acquire(w, r, g, q)
-	if err != nil {
-		return r, err
+	a := ask(w, r, g, &q, "")
+	if a.err != nil || !a.asked {
+		return r, a.err
 	}
-	in, _ := enter(w, r.WithContext(lease.In(r.Context(), g)), lease, resume)
+	in, _ := enter(w, r, &a)
 	return in, nil
 }
 

@@ -1,6 +1,7 @@
 package httpgate
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -32,60 +33,69 @@ type middleware struct {
 // ServeHTTP puts r to the gate and serves it when it is admitted.
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := m.config
-	if m.passes(r) {
+	if c.Skip != nil && c.Skip(r) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
 	q := c.request(r)
-	lease, resume, err := acquire(w, r, c.Gate, q)
-	if err != nil {
-		c.decided(r, q, waited(err), err)
-		answer(w, r, rejection(r, err), c.Format, c.OnRefuse)
+	a := ask(w, r, c.Gate, &q, c.peer(r))
+	switch {
+	case a.err != nil:
+		c.decided(r, &q, waited(a.err), a.err)
+		answer(w, r, rejection(r, a.err), c.Format, c.OnRefuse)
+		return
+	case !a.asked:
+		m.next.ServeHTTP(w, r)
 		return
 	}
-	defer lease.Release()
-	ctx := lease.In(r.Context(), c.Gate)
+	defer a.lease.Release()
 	if c.Format != gate.Problem {
-		ctx = &formatted{ctx, c.Format}
+		a.ctx = &formatted{a.ctx, c.Format}
 	}
-	in, src := enter(w, r.WithContext(ctx), lease, resume)
+	in, src := enter(w, r, &a)
 	if src != nil {
 		defer src.finish()
 	}
-	c.decided(r, q, lease.Waited(), nil)
+	c.decided(r, &q, a.lease.Waited(), nil)
 	m.next.ServeHTTP(w, in)
 }
 
-// passes reports whether the gate need not be asked.
-func (m *middleware) passes(r *http.Request) bool {
-	if m.config.Skip != nil && m.config.Skip(r) {
-		return true
+// admission is what came of asking a gate.
+type admission struct {
+	ctx    context.Context // holds the lease
+	lease  gate.Lease
+	asked  bool // false: the request holds a lease of the gate already
+	resume bool // the wait has cost time of the server's timeouts
+	err    error
+}
+
+func ask(w http.ResponseWriter, r *http.Request, g gate.Gate, q *gate.Request, peer string) (a admission) {
+	if r.ProtoMajor == 2 { // what is not put to the gate keeps its deadlines
+		if _, held := gate.LeaseOf(r.Context(), g); held {
+			return a
+		}
 	}
-	_, held := gate.LeaseOf(r.Context(), m.config.Gate)
-	return held
-}
-
-// acquire asks g. resume says that the wait has cost time of the server's timeouts.
-func acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q gate.Request) (lease gate.Lease, resume bool, err error) {
 	paused := pauseTimeouts(w, r)
-	lease, err = g.Acquire(r.Context(), q)
-	return lease, paused || err == nil && lease.Waited() > 0, err
+	a.ctx, a.lease, a.asked, a.err = gate.Admit(r.Context(), g, q, peer)
+	a.resume = paused || a.err == nil && a.lease.Waited() > 0
+	return a
 }
 
-// enter makes the copy of a request ready for its handler. The source is nil unless
-// its finish must run when the handler is done.
-func enter(w http.ResponseWriter, in *http.Request, lease gate.Lease, resume bool) (*http.Request, *source) {
-	if resume {
+// enter makes the copy of an admitted request that its handler gets. The source is
+// nil unless its finish must run when the handler is done.
+func enter(w http.ResponseWriter, r *http.Request, a *admission) (*http.Request, *source) {
+	in := r.WithContext(a.ctx)
+	if a.resume {
 		resumeWrite(w, in)
 	}
 	var own *source
 	if hasBody(in) {
-		in.Body, own = leaseBody(w, in, lease, resume)
+		in.Body, own = leaseBody(w, in, a.lease, a.resume)
 	}
 	return in, own
 }
 
-func (c *Config) decided(r *http.Request, q gate.Request, waited time.Duration, err error) {
+func (c *Config) decided(r *http.Request, q *gate.Request, waited time.Duration, err error) {
 	if c.OnDecision == nil {
 		return
 	}

@@ -66,10 +66,9 @@ func TestRequestFields(t *testing.T) {
 		Route: func(*http.Request) string { return "/route" },
 	}, r)
 	assert.Equal(t, gate.Request{
-		Lane: "lane", Flow: "flow", Class: gate.Interactive, Cost: 9, Bytes: 4,
+		Lane: "lane", Flow: "flow", Weight: 1, Class: gate.Interactive, Cost: 9, Bytes: 4,
 		Method: "POST", Route: "/route", Path: "/a b", ContentType: "text/plain",
 	}, q)
-	assert.Equal(t, 1, q.In(r.Context()).Weight, "the weight belongs to the flow in the context")
 
 	nobody := asked(t, httpgate.Config{Flow: func(*http.Request) string { return "" }}, request())
 	assert.Empty(t, nobody.Flow, "a Flow of our own that knows nobody does not mean the peer")
@@ -84,7 +83,7 @@ func TestAcquire(t *testing.T) {
 	r := httptest.NewRequest("BREW", "/pot", strings.NewReader("body"))
 	in, err := httpgate.Acquire(httptest.NewRecorder(), r, g, gate.Request{Flow: "tenant", Bytes: 100})
 	require.NoError(t, err)
-	assert.Equal(t, gate.Request{Flow: "tenant", Bytes: 100, Method: "other", Path: "/pot"}, g.requests()[0])
+	assert.Equal(t, gate.Request{Flow: "tenant", Weight: 1, Class: gate.Default, Bytes: 100, Method: "other", Path: "/pot"}, g.requests()[0])
 	_, held := gate.LeaseOf(httpgate.Context(in), g)
 	assert.True(t, held)
 	_, held = gate.LeaseOf(httpgate.Context(r), g)

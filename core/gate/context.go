@@ -46,11 +46,11 @@ func scopeOf(ctx context.Context) *scope {
 }
 
 // child returns a new scope below ctx with the class and flow of the scope
-// around it.
-func child(ctx context.Context) *scope {
-	s := &scope{Context: ctx, up: scopeOf(ctx)}
-	if s.up != nil {
-		s.class, s.flow, s.weight = s.up.class, s.up.flow, s.up.weight
+// around it, up.
+func child(ctx context.Context, up *scope) *scope {
+	s := &scope{Context: ctx, up: up}
+	if up != nil {
+		s.class, s.flow, s.weight = up.class, up.flow, up.weight
 	}
 	return s
 }
@@ -62,7 +62,7 @@ func WithClass(ctx context.Context, c Class) context.Context {
 	if !c.Valid() {
 		panic("gate.WithClass: unknown " + c.String())
 	}
-	s := child(ctx)
+	s := child(ctx, scopeOf(ctx))
 	s.class = c
 	return s
 }
@@ -74,21 +74,45 @@ func WithFlow(ctx context.Context, flow string, weight int) context.Context {
 	if weight < 0 || weight > 1000 {
 		panic("gate.WithFlow: weight must be 0 to 1000")
 	}
-	s := child(ctx)
+	s := child(ctx, scopeOf(ctx))
 	s.flow, s.weight = flow, weight
 	return s
 }
 
 // LeaseOf returns the lease that g gave to the request of ctx, and whether
-// there is one that still lives. A middleware that finds one lets the request
-// pass: a request that is dispatched again is not admitted twice.
-func LeaseOf(ctx context.Context, g Gate) (Lease, bool) {
-	for s := scopeOf(ctx); s != nil; s = s.up {
+// there is one that still lives.
+func LeaseOf(ctx context.Context, g Gate) (Lease, bool) { return scopeOf(ctx).leaseOf(g) }
+
+func (s *scope) leaseOf(g Gate) (Lease, bool) {
+	for ; s != nil; s = s.up {
 		if s.gate != nil && s.gate == g && s.lease.Live() {
 			return s.lease, true
 		}
 	}
 	return Lease{}, false
+}
+
+// Admit asks g for the request of ctx, as adapters do it. It completes r from ctx
+// as [Request.In] does, and takes the flow of peer, an address (see [PeerFlow]),
+// where there is no flow then and peer is not "". It returns a context in which
+// [LeaseOf] finds the lease.
+//
+// A request that holds a lease of g already is not asked for again: one that is
+// dispatched twice is admitted once. Then asked is false, r is untouched, in is ctx
+// and the lease is zero. After an error, too, in is ctx and the lease is zero.
+func Admit(ctx context.Context, g Gate, r *Request, peer string) (in context.Context, l Lease, asked bool, err error) {
+	up := scopeOf(ctx)
+	if _, held := up.leaseOf(g); held {
+		return ctx, Lease{}, false, nil
+	}
+	r.fill(up)
+	if r.Flow == "" && peer != "" {
+		r.Flow = PeerFlow(peer)
+	}
+	if l, err = g.Acquire(ctx, *r); err != nil {
+		return ctx, Lease{}, true, err
+	}
+	return l.in(ctx, up, g), l, true, nil
 }
 
 // Sample is how a back end answered one call.

@@ -56,12 +56,12 @@ type Request struct {
 // ctx. Class is never zero in the result, nor Weight.
 func (r Request) In(ctx context.Context) Request {
 	if r.Class == 0 || r.Flow == "" || r.Weight == 0 {
-		r = r.fill(scopeOf(ctx))
+		r.fill(scopeOf(ctx))
 	}
 	return r
 }
 
-func (r Request) fill(s *scope) Request {
+func (r *Request) fill(s *scope) {
 	if s != nil {
 		if r.Class == 0 {
 			r.Class = s.class
@@ -79,5 +79,4 @@ func (r Request) fill(s *scope) Request {
 	if r.Weight == 0 {
 		r.Weight = 1
 	}
-	return r
 }

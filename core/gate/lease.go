@@ -102,11 +102,13 @@ func (l Lease) Body(rc io.ReadCloser, setReadDeadline func(time.Time) error) io.
 // In returns a context under which [LeaseOf](ctx, g) finds l and [Observe]
 // reaches it. Adapters call it once for each lease they hand to a handler; g
 // is the gate that gave l. For the zero Lease it returns ctx.
-func (l Lease) In(ctx context.Context, g Gate) context.Context {
+func (l Lease) In(ctx context.Context, g Gate) context.Context { return l.in(ctx, scopeOf(ctx), g) }
+
+func (l Lease) in(ctx context.Context, up *scope, g Gate) context.Context {
 	if l.h == nil {
 		return ctx
 	}
-	s := child(ctx)
+	s := child(ctx, up)
 	s.gate, s.lease = g, l
 	return s
 }

@@ -183,7 +183,7 @@ func keepsOutside(e *env) {
 // each get what is theirs and nothing else.
 func mixedLoad(e *env) {
 	const clients, each = 8, 20
-	b := e.budget(func(c *admission.Config) { c.QueueTimeout, c.HardMaxBodyBytes = 30*time.Millisecond, 3*mib })
+	b := e.budget(func(c *admission.Config) { c.QueueTimeout, c.HardMaxBodyBytes = 30*time.Millisecond, 2*mib })
 	s := e.start(Options{Gate: b, Inner: e.slots(clients/2, 10*time.Millisecond)})
 	done := make(chan [2]int, clients)
 	for client := range clients {
@@ -216,13 +216,13 @@ func (s *server) mixed(client, i int) int {
 	e, size, cutOff := s.e, 1000, i%10 == 9
 	switch i % 5 {
 	case 0:
-		size = 5 * mib / 2
+		size = 3 * mib / 2
 	case 1:
-		size = 4 * mib // too large
+		size = 5 * mib / 2 // too large
 	}
 	body := blob(size + 100*client + i)
 	c := call{route: Echo, body: reader(body), length: int64(len(body))}
-	if i%2 == 0 && size < 4*mib { // unannounced, it may be refused for another reason first
+	if i%2 == 0 && size <= 2*mib { // unannounced, it may be refused for another reason first
 		c.length = 0
 	}
 	if cutOff {
