@@ -171,7 +171,6 @@ func (c Config) Validate() error {
 		auto  bool
 	}{
 		{"MaxInflightBytes", int64(c.MaxInflightBytes), 1, true},
-		{"QueueTimeout", int64(c.QueueTimeout), 0, false},
 		{"MaxWaiters", int64(c.MaxWaiters), 0, false},
 		{"MaxQueuedBytes", int64(c.MaxQueuedBytes), 0, true},
 		{"HeavyBytes", int64(c.HeavyBytes), 1, false},
@@ -179,8 +178,6 @@ func (c Config) Validate() error {
 		{"MaxHeavyInFlight", int64(c.MaxHeavyInFlight), 1, true},
 		{"HealthyHeadroom", int64(c.HealthyHeadroom), 0, true},
 		{"MaxExempt", int64(c.MaxExempt), 1, false},
-		{"BodyIdle", int64(c.BodyIdle), 1, false},
-		{"BodyTimeout", int64(c.BodyTimeout), 1, false},
 		{"MinBodyRate", int64(c.MinBodyRate), 0, false},
 		{"MinBodyRateWaiting", int64(c.MinBodyRateWaiting), 0, false},
 		{"MaxDecodedBytes", int64(c.MaxDecodedBytes), 1, false},
@@ -192,6 +189,14 @@ func (c Config) Validate() error {
 		case f.value < f.least:
 			return fail(f.name, f.value, fmt.Sprintf("want at least %d", f.least))
 		}
+	}
+	switch {
+	case c.QueueTimeout < 0:
+		return fail("QueueTimeout", c.QueueTimeout, "want at least 0s")
+	case c.BodyIdle <= 0:
+		return fail("BodyIdle", c.BodyIdle, "want above 0s")
+	case c.BodyTimeout <= 0:
+		return fail("BodyTimeout", c.BodyTimeout, "want above 0s")
 	}
 	if !(c.HeapShedRatio > 0 && c.HeapShedRatio <= 1) {
 		return fail("HeapShedRatio", c.HeapShedRatio, "want above 0, up to 1")

@@ -110,7 +110,7 @@ func TestJ2EachField(t *testing.T) {
 				shown := fmt.Sprint(f.value)
 				if reflect.TypeOf(f.value).Kind() == reflect.Slice {
 					shown = ""
-				} else if v := reflect.ValueOf(f.value); v.CanInt() {
+				} else if v := reflect.ValueOf(f.value); v.CanInt() && v.Type() != reflect.TypeFor[time.Duration]() {
 					shown = fmt.Sprint(v.Int())
 				}
 				for _, want := range []string{"admission: " + path + " is ", shown, "DefaultConfig"} {
