@@ -94,11 +94,10 @@ type body struct {
 // it; the readers of all leases end in it.
 type source struct {
 	raw   io.ReadCloser
-	w     http.ResponseWriter
+	w     http.ResponseWriter // nil: nobody tells when the handler returns, so deadlines stay as they are
 	http1 bool
 
-	over   atomic.Bool // raw has been read to its end, or closed
-	failed atomic.Bool // a handler's Read has ended in an error
+	over atomic.Bool // raw has been read to its end, or closed
 
 	// mu guards the fields below. It is held while the deadline is moved: w must not
 	// be touched once the handler has returned, whoever is reading still.
@@ -125,19 +124,10 @@ func leaseBody(w http.ResponseWriter, r *http.Request, lease gate.Lease, resume 
 		return &body{rc, outer.from}, nil
 	}
 	s := &source{raw: r.Body, w: w, http1: r.ProtoMajor == 1}
-	if read > 0 {
+	if read > 0 && w != nil {
 		s.end, s.fresh = time.Now().Add(read), resume
 	}
 	return &body{lease.Body(s, s.setReadDeadline), s}, s
-}
-
-// Read reads what the lease lets through.
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		b.from.failed.Store(true)
-	}
-	return n, err
 }
 
 // Read reads the body itself.
@@ -203,18 +193,21 @@ func (s *source) setReadDeadline(t time.Time) error {
 }
 
 func (s *source) moveLocked(t time.Time) error {
-	if s.left {
+	switch {
+	case s.left:
 		return http.ErrBodyReadAfterClose
+	case s.w == nil:
+		return http.ErrNotSupported
 	}
 	return http.NewResponseController(s.w).SetReadDeadline(t)
 }
 
-// finish runs when the handler is done. A body that was given up is not waited for
-// longer than any other that nobody reads.
+// finish runs when the handler is done. A body that the handler has left unread is
+// not waited for longer than that of a refused request.
 func (s *source) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.http1 && s.failed.Load() && !s.over.Load() {
+	if s.http1 && !s.over.Load() {
 		_ = s.moveLocked(time.Now().Add(linger))
 	}
 	s.left = true

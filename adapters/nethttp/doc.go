@@ -30,9 +30,10 @@
 //     "Connection: close", and what still arrives of the body is let in for at most
 //     a second. No other refusal closes a connection.
 //   - Time in the queue is not taken from the server's timeouts: after a wait
-//     WriteTimeout, and ReadTimeout for the body, start anew. (A deadline that a
-//     middleware in front of this one has set is lost that way; set it behind.)
-//     A lease may end a slow sender earlier than ReadTimeout, never later.
+//     WriteTimeout, and ReadTimeout for the body, start anew. A lease may end a
+//     slow sender earlier than ReadTimeout, never later. It moves the read deadline
+//     at every Read of the body, so one that an app sets for itself is lost: bound a
+//     body by the gate's own settings.
 //   - By default no header decides who waits where: the flow is the one in the
 //     context, else the peer's address.
 //   - To a client that has left nothing is written.
@@ -54,6 +55,11 @@
 //		MaxReceiveBufferPerStream:     64 << 10,
 //		MaxReceiveBufferPerConnection: 60 * 64 << 10, // less than 4 MiB
 //	}
+//
+// A lease is held until the handler returns, or until it is released: a client
+// that does not read its answer holds it, so set WriteTimeout or a write deadline.
+// Bytes that arrive after a hijack (websockets) are not counted; Grow and Shrink of
+// the lease, or an Acquire for each message, count them.
 //
 // # Cost
 //

@@ -21,7 +21,9 @@ import (
 // are zero, class, flow and weight from the context. A request that holds a lease
 // of g already is returned as it is. After an error the result is r itself, and
 // nothing is held. Like the middleware, Acquire gives the request its server's
-// timeouts anew after a wait; unlike it, it calls no OnDecision.
+// WriteTimeout anew after a wait; unlike it, it calls no OnDecision, and a body that
+// no middleware of this package has handed out keeps its read deadline: a handler's
+// end cannot be seen from here, and nothing may touch w after it.
 func Acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q gate.Request) (*http.Request, error) {
 	if q.Route == "" {
 		q.Route = r.Pattern
@@ -31,7 +33,7 @@ func Acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q gate.Request
 	if a.err != nil || !a.asked {
 		return r, a.err
 	}
-	in, _ := enter(w, r, &a)
+	in, _ := enter(w, nil, r, &a)
 	return in, nil
 }
 

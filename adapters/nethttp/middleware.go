@@ -52,7 +52,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.Format != gate.Problem {
 		a.ctx = &formatted{a.ctx, c.Format}
 	}
-	in, src := enter(w, r, &a)
+	in, src := enter(w, w, r, &a)
 	if src != nil {
 		defer src.finish()
 	}
@@ -82,17 +82,18 @@ func ask(w http.ResponseWriter, r *http.Request, g gate.Gate, q *gate.Request, p
 }
 
 // enter makes the copy of an admitted request that its handler gets. The source is
-// nil unless its finish must run when the handler is done.
-func enter(w http.ResponseWriter, r *http.Request, a *admission) (*http.Request, *source) {
+// nil unless its finish must run when the handler is done; own is nil where nobody
+// would run it.
+func enter(w, own http.ResponseWriter, r *http.Request, a *admission) (*http.Request, *source) {
 	in := r.WithContext(a.ctx)
 	if a.resume {
 		resumeWrite(w, in)
 	}
-	var own *source
+	var src *source
 	if hasBody(in) {
-		in.Body, own = leaseBody(w, in, a.lease, a.resume)
+		in.Body, src = leaseBody(own, in, a.lease, a.resume)
 	}
-	return in, own
+	return in, src
 }
 
 func (c *Config) decided(r *http.Request, q *gate.Request, waited time.Duration, err error) {

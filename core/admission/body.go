@@ -14,6 +14,7 @@ import (
 const (
 	rateGrace        = 10 * time.Second
 	rateGraceWaiting = 2 * time.Second
+	never            = 100 * 365 * 24 * time.Hour
 )
 
 // body reads a request's body within its lease. Like any reader it is used by
@@ -27,7 +28,8 @@ type body struct {
 	deadline func(time.Time) error // nil: slow senders are left alone
 
 	most    int64 // bytes that may be read
-	covered int64 // bytes that are charged for
+	covered int64 // bytes that are charged for and may be read
+	spare   int64 // bytes that are charged for beyond most
 	read    int64
 	blocked time.Duration // in Read so far
 	err     error         // sticky
@@ -36,15 +38,15 @@ type body struct {
 func newBody(l *lease, gen uint64, declared int64, factor float64, rc io.ReadCloser, deadline func(time.Time) error) *body {
 	s := l.b.set.Load()
 	b := &body{rc: rc, l: l, gen: gen, factor: factor, s: s, deadline: deadline, covered: declared}
-	if declared < 0 {
-		b.covered = quantum
-	}
 	b.most = max(s.most(factor), declared)
 	if l.exempt {
 		b.most = declared
 	}
 	if s.Mode != gate.Enforce {
 		b.most, b.deadline = math.MaxInt64, nil
+	}
+	if declared < 0 { // what is charged beyond the cap comes back at the end
+		b.covered, b.spare = min(quantum, b.most), max(0, quantum-b.most)
 	}
 	return b
 }
@@ -163,7 +165,8 @@ func (b *body) left() time.Duration {
 
 // timeAt is how long the bytes read so far take at a rate.
 func (b *body) timeAt(perSecond gate.Size) time.Duration {
-	return time.Duration(float64(b.read) / float64(perSecond) * float64(time.Second))
+	t := float64(b.read) / float64(perSecond) * float64(time.Second)
+	return time.Duration(min(t, float64(never)))
 }
 
 func (b *body) slow() error {
@@ -178,8 +181,8 @@ func (b *body) slow() error {
 // fail makes err final and gives back what was charged but not read.
 func (b *body) fail(err error) error {
 	b.err = err
-	if b.covered > b.read {
-		b.l.Shrink(b.gen, b.cost(b.covered)-b.cost(b.read))
+	if charged := b.covered + b.spare; charged > b.read {
+		b.l.Shrink(b.gen, b.cost(charged)-b.cost(b.read))
 	}
 	if errors.Is(err, io.EOF) {
 		b.l.sent(b.gen)

@@ -49,6 +49,7 @@ type Budget struct {
 	stop        chan struct{}
 	stopped     chan struct{}
 	closeOnce   sync.Once
+	closed      atomic.Bool
 
 	epoch  time.Time
 	heap   atomic.Uint64 // live bytes when last read
@@ -170,11 +171,8 @@ func scale(n int64, factor float64) int64 {
 // shutting_down, or canceled when the caller's context was canceled.
 func (b *Budget) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error) {
 	s := b.set.Load()
-	if s.Mode == gate.Off {
-		return gate.Lease{}, nil
-	}
-	if s.Mode == gate.Shadow {
-		return b.book(ctx, s, r), nil
+	if s.Mode != gate.Enforce {
+		return b.acquireAnyway(ctx, s, r)
 	}
 	if s.exempts(&r) {
 		return b.acquireExempt(ctx, s, r.Bytes)
@@ -192,28 +190,43 @@ func (b *Budget) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error
 	return b.acquireSlow(ctx, s, l, r, class, cost)
 }
 
+// acquireAnyway admits r in the modes that do not enforce, until Close.
+func (b *Budget) acquireAnyway(ctx context.Context, s *settings, r gate.Request) (gate.Lease, error) {
+	var l gate.Lease
+	closed := b.closed.Load()
+	if !closed && s.Mode == gate.Shadow {
+		l, closed = b.book(ctx, s, r)
+	}
+	if closed {
+		l.Release()
+		return gate.Lease{}, b.shed(ctx, waitq.Result{Outcome: waitq.Closed}, &gate.Rejection{}, light, 0)
+	}
+	return l, nil
+}
+
 // book admits r in shadow mode and counts what would have become of it. A body
-// that could never fit holds nothing in the books.
-func (b *Budget) book(ctx context.Context, s *settings, r gate.Request) gate.Lease {
+// that could never fit holds nothing in the books. closed says that they are.
+func (b *Budget) book(ctx context.Context, s *settings, r gate.Request) (_ gate.Lease, closed bool) {
 	if s.exempts(&r) {
 		l := b.exemptLease(r.Bytes)
-		b.would(b.exempt.Book(&l.Lease, waitq.Request{Cost: 1, Weight: 1}))
-		return gate.NewLease(l, l.Gen())
+		o := b.would(b.exempt.Book(&l.Lease, waitq.Request{Cost: 1, Weight: 1}))
+		return gate.NewLease(l, l.Gen()), o == waitq.Closed
 	}
 	factor := s.factor(&r)
 	l := b.lease(r.Bytes, factor)
 	if s.tooLarge(r.Bytes, factor) != nil {
 		b.shadow.refuse.Add(1)
-		b.q.Book(&l.Lease, waitq.Request{Weight: 1})
-		return b.admitted(l, light)
+		o := b.q.Book(&l.Lease, waitq.Request{Weight: 1})
+		return b.admitted(l, light), o == waitq.Closed
 	}
 	cost, class := s.price(r.Bytes, factor)
-	b.would(b.q.Book(&l.Lease, queued(r.In(ctx), class, cost)))
-	return b.admitted(l, class)
+	o := b.would(b.q.Book(&l.Lease, queued(r.In(ctx), class, cost)))
+	return b.admitted(l, class), o == waitq.Closed
 }
 
-func (b *Budget) would(o waitq.Outcome) {
+func (b *Budget) would(o waitq.Outcome) waitq.Outcome {
 	switch o {
+	case waitq.Closed:
 	case waitq.Granted:
 		b.shadow.admit.Add(1)
 	case waitq.Queued:
@@ -221,6 +234,7 @@ func (b *Budget) would(o waitq.Outcome) {
 	default:
 		b.shadow.refuse.Add(1)
 	}
+	return o
 }
 
 // exempts reports whether r needs no room.
@@ -282,9 +296,14 @@ func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, 
 }
 
 // retryAfter is when a body of this cost may find room. Who has waited in vain has
-// seen that it takes longer than that.
+// seen that it takes longer than that, and where no lease has ended yet, those that
+// are out show how long one lasts at least.
 func (b *Budget) retryAfter(class int, cost int64, waited time.Duration) time.Duration {
-	return jitter(max(b.q.RetryAfter(class, cost), min(waited, 40*time.Second)))
+	least := waited
+	if since := b.heavies.oldest(); since != 0 && !b.q.KnowsHold(class) {
+		least = max(least, time.Duration(b.now()-since))
+	}
+	return jitter(max(b.q.RetryAfter(class, cost), min(least, 40*time.Second).Truncate(time.Second)))
 }
 
 // jitter adds 0 to 50 %, in whole seconds, so that those refused together do not
@@ -335,7 +354,10 @@ const (
 // Close refuses everyone who waits and every later request, and ends the
 // budget's goroutine. Leases that are out stay good. Closing again does nothing.
 func (b *Budget) Close() {
-	b.closeOnce.Do(func() { close(b.stop) })
+	b.closeOnce.Do(func() {
+		b.closed.Store(true)
+		close(b.stop)
+	})
 	<-b.stopped
 	b.q.Close()
 	b.exempt.Close()

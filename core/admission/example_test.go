@@ -138,7 +138,7 @@ func ExampleBudget_Reconfigure() {
 	fmt.Println(gate.Size(s.InflightBytes), "of", gate.Size(s.MaxInflightBytes))
 	// Output:
 	// <nil>
-	// admission: QueueTimeout is -1000000000: want at least 0 (DefaultConfig has working values)
+	// admission: QueueTimeout is -1s: want at least 0s (DefaultConfig has working values)
 	// 6MiB of 32MiB
 }
 

@@ -60,7 +60,7 @@ func (b *Budget) applyLocked(next *settings) {
 	b.q.Reconfigure(next.queue())
 	b.exempt.SetLimit(int64(next.MaxExempt))
 	b.decoded.SetLimit(next.limit * amplification)
-	if last.Mode == gate.Enforce && next.Mode != gate.Enforce {
+	if next.Mode != gate.Enforce {
 		b.q.AdmitAll()
 	}
 }

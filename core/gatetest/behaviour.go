@@ -87,7 +87,7 @@ func (c *script) digest(body io.Reader) (string, error) {
 		n += m
 		h.Write(p[:m])
 		switch {
-		case err == io.EOF: //nolint:errorlint // a reader's end is the very value
+		case err == io.EOF:
 			return describe(n, h), nil
 		case err != nil:
 			return "", err

@@ -96,11 +96,11 @@ func secondRefuses(e *env) {
 // underTwoLeases: a body is read under the leases of all gates, each of which may end
 // it, whether the middlewares or the handler have asked them.
 func underTwoLeases(e *env) {
-	cap := func(c *admission.Config) { c.HardMaxBodyBytes = mib }
+	small := func(c *admission.Config) { c.HardMaxBodyBytes = mib }
 	for name, o := range map[string]Options{
-		"outer": {Gate: e.budget(cap), Inner: e.budget(nil)}, "inner": {Gate: e.budget(nil), Inner: e.budget(cap)}, "handler's": {Gate: e.budget(nil)},
+		"outer": {Gate: e.budget(small), Inner: e.budget(nil)}, "inner": {Gate: e.budget(nil), Inner: e.budget(small)}, "handler's": {Gate: e.budget(nil)},
 	} {
-		s := e.start(o, func(c *script) { c.second = e.budget(cap) })
+		s := e.start(o, func(c *script) { c.second = e.budget(small) })
 		route, arg := Echo, ""
 		if o.Inner == nil {
 			route, arg = Nested, "unread"

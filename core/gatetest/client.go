@@ -77,7 +77,7 @@ func (s *server) open(c call) (*http.Response, error) {
 	if c.ctx == nil {
 		c.ctx = s.e.ctx
 	}
-	req, err := http.NewRequestWithContext(c.ctx, c.method, s.url+c.path, nil)
+	req, err := http.NewRequestWithContext(c.ctx, c.method, s.url+c.path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func traceInterim(ctx context.Context, seen *[]int) context.Context {
 
 // rawConn is an HTTP/1 client that says exactly what it is told.
 type rawConn struct {
-	net.Conn
+	*net.TCPConn
 	e *env
 	r *bufio.Reader
 }
@@ -180,8 +180,12 @@ func (s *server) dial() *rawConn {
 		s.e.Fatalf("dial: %v", err)
 	}
 	s.e.conns = append(s.e.conns, conn)
-	_ = conn.SetDeadline(time.Now().Add(s.e.suite.patience))
-	return &rawConn{conn, s.e, bufio.NewReader(conn)}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		s.e.Fatalf("dial: got a %T", conn)
+	}
+	_ = tcp.SetDeadline(time.Now().Add(s.e.suite.patience))
+	return &rawConn{tcp, s.e, bufio.NewReader(tcp)}
 }
 
 // say sends a head: its lines, Host and the empty line.
@@ -237,7 +241,7 @@ func isReset(err error) bool {
 // chunked returns body in chunks, with the end.
 func chunked(body string, size int) string {
 	var b strings.Builder
-	for len(body) > 0 {
+	for body != "" {
 		n := min(size, len(body))
 		fmt.Fprintf(&b, "%x\r\n%s\r\n", n, body[:n])
 		body = body[n:]

@@ -55,7 +55,7 @@ func (s *suite) perform(r reporter, c scene, p protocol) {
 // still run, and ends those.
 func (e *env) finish() {
 	for _, s := range e.servers {
-		s.script.proceed()
+		s.proceed()
 	}
 	e.cancel()
 	for _, c := range e.conns {
@@ -148,7 +148,7 @@ next:
 
 // checkGoroutines waits for the end of every goroutine that was not there before.
 func (e *env) checkGoroutines(before map[string]string) {
-	if e.Failed() {
+	if e.Failed() || e.suite.together {
 		return // what failed may hang still
 	}
 	var left []string
@@ -190,7 +190,7 @@ type setup func(*script)
 // start starts the app that o describes.
 func (e *env) start(o Options, with ...setup) *server {
 	e.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(e.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		e.Fatalf("no loopback to listen on: %v", err)
 	}

@@ -145,6 +145,7 @@ type suite struct {
 	Adapter
 	patience time.Duration
 	identity *identity
+	together bool // several scenes are performed at once: goroutines tell nothing
 }
 
 func newSuite(a Adapter, patience time.Duration) *suite {

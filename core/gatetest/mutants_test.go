@@ -1,8 +1,11 @@
 package gatetest
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -13,9 +16,9 @@ var mutants = []struct {
 	bug   string
 	found string // separated by blanks
 }{
-	{"releases without defer", "T01 T02 T10"},
+	{"releases without defer", "T01 T10"},
 	{"releases too early", "T03 T06 T05 T09 T04 A12 T30"},
-	{"releases when the body ends", "F4 T30"},
+	{"releases when the body ends", "F4 T30 K10 T11_K10"},
 	{"has a Release that does nothing", "T09 T05"},
 	{"wants a live lease", "A19"},
 	{"swallows panics", "T01 T02"},
@@ -26,7 +29,7 @@ var mutants = []struct {
 	{"wraps the body in place", "T17_expect_admitted"},
 	{"puts no body under a lease", "T22"},
 	{"reads bodies without the lease", "T20 K9"},
-	{"reads the body first", "A27 T17_A27 A11 A2"},
+	{"reads the body first", "A27 T17_A27 A11 A2_false"},
 	{"asks for a byte more", "full_budget gate_is_told"},
 	{"says 100 first", "T17_A27 A27"},
 	{"moves deadlines for ever", "H8_reader/HTTP2"},
@@ -48,7 +51,7 @@ var mutants = []struct {
 	{"answers who has left", "T11_nothing"},
 	{"answers twice", "T32 H8_refused H3"},
 	{"answers without a marker", "A32 T15 H3"},
-	{"always says Retry-After", "A32 T39 A3"},
+	{"always says Retry-After", "A32 T39 A3_what"},
 	{"says Retry-After in fractions", "T39"},
 	{"clears the headers", "T40"},
 	{"forgets the format", "T31"},
@@ -70,74 +73,116 @@ var mutants = []struct {
 
 // Each bug is found by the scenes that are there for it.
 func TestMutantsAreFound(t *testing.T) {
-	sound := newSuite(Adapter{Start: sample{}.start, ItemRoute: "unmatched"}, time.Second)
+	var all []hunt
 	for _, m := range mutants {
-		t.Run(m.bug, func(t *testing.T) {
-			s := newSuite(Adapter{Start: sample{bug: m.bug}.start, ItemRoute: "unmatched"}, sound.patience)
-			for name := range strings.FieldsSeq(m.found) {
-				s.mustFail(t, name)
-			}
-		})
+		if m.bug == "moves deadlines for ever" && raceEnabled {
+			t.Logf("skipped: %q is a data race within net/http, which the detector holds against the test", m.bug)
+			continue
+		}
+		for name := range strings.FieldsSeq(m.found) {
+			all = append(all, hunt{m.bug, sample{bug: m.bug}.adapter(), sample{}.adapter(), name})
+		}
 	}
+	allFound(t, all)
 }
 
 // What is not declared is found, and so is what is declared and not true.
 func TestDeclarationsMustBeTrue(t *testing.T) {
+	var all []hunt
 	for _, d := range []struct {
-		name  string // of the field
-		found string // with the deviation and without its declaration, and the other way round
+		name               string // of the field
+		undeclared, untrue string
 	}{
-		{"BuffersBodies", "A11 T17_A27 gate_is_told"},
-		{"NoDisconnectSignal", "T11_T12"},
-		{"NoHTTP2", "T06/HTTP2"},
-		{"NoTrailers", "T38"},
-		{"NoInterim", "T37"},
-		{"NotNetHTTP", "T35"},
+		{"BuffersBodies", "A11 T17_A27 gate_is_told", "A11 T17_A27 gate_is_told"},
+		{"NoDisconnectSignal", "T11_T12", "T11_T12"},
+		{"NoHTTP2", "T06/HTTP2", "declared_no_HTTP2"},
+		{"NoTrailers", "T38", "T38"},
+		{"NoInterim", "T37", "T37"},
+		{"NotNetHTTP", "T35", "T35"},
 	} {
-		t.Run(d.name, func(t *testing.T) {
-			var declared Deviations
-			reflect.ValueOf(&declared).Elem().FieldByName(d.name).SetBool(true)
-			found := d.found
-			if d.name == "NoHTTP2" {
-				found = "declared_no_HTTP2"
-			}
-			for name := range strings.FieldsSeq(found) {
-				newSuite(Adapter{Start: sample{}.start, ItemRoute: "unmatched", Deviations: declared}, time.Second).mustFail(t, name)
-			}
-			poor := sample{poor: true}
-			missing := poor.deviations()
-			reflect.ValueOf(&missing).Elem().FieldByName(d.name).SetBool(false)
-			for name := range strings.FieldsSeq(d.found) {
-				newSuite(Adapter{Start: poor.start, ItemRoute: "unmatched", Deviations: missing}, time.Second).mustFail(t, name)
-			}
-		})
+		rich, poor := sample{}.adapter(), sample{poor: true}.adapter()
+		silent, liar := poor, rich
+		reflect.ValueOf(&silent.Deviations).Elem().FieldByName(d.name).SetBool(false)
+		reflect.ValueOf(&liar.Deviations).Elem().FieldByName(d.name).SetBool(true)
+		for name := range strings.FieldsSeq(d.undeclared) {
+			all = append(all, hunt{d.name + " undeclared", silent, rich, name})
+		}
+		for name := range strings.FieldsSeq(d.untrue) {
+			all = append(all, hunt{d.name + " untrue", liar, poor, name})
+		}
+	}
+	allFound(t, all)
+}
+
+// hunt is a scene that must find what is wrong with an adapter.
+type hunt struct {
+	what    string
+	adapter Adapter
+	sound   Adapter // with which the scene passes
+	scene   string
+}
+
+// allFound performs the hunts, several at once: most of them wait for what does not
+// come.
+func allFound(t *testing.T, all []hunt) {
+	t.Helper()
+	results := make([]error, len(all))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 6)
+	for i, h := range all {
+		turns <- struct{}{}
+		wg.Add(1)
+		go func() {
+			defer func() { <-turns; wg.Done() }()
+			results[i] = h.found()
+		}()
+	}
+	wg.Wait()
+	for i, h := range all {
+		if err := results[i]; err != nil {
+			t.Errorf("%s: %s: %v", h.what, h.scene, err)
+		}
 	}
 }
 
-// mustFail performs the one scene whose name begins with name.
-func (s *suite) mustFail(t *testing.T, name string) {
-	t.Helper()
-	name, only, _ := strings.Cut(name, "/")
-	played := 0
-	for _, c := range s.cases() {
-		if !strings.HasPrefix(c.name, name) {
-			continue
-		}
-		played++
-		for _, p := range c.protocols {
-			if only != "" && string(p) != only {
+// found returns an error unless the one scene whose name begins with that of the hunt
+// fails, and passes with a sound adapter that has as much patience. That begins with
+// little, as most bugs are seen in what does not come, and grows if it is not enough
+// for the machine.
+func (h hunt) found() error {
+	name, only, _ := strings.Cut(h.scene, "/")
+	for patience := time.Second; patience < 20*time.Second; patience *= 2 {
+		s, played, failed, confirmed := newSuite(h.adapter, patience), 0, false, false
+		s.together = true
+		for _, c := range s.cases() {
+			if !strings.HasPrefix(c.name, name) {
 				continue
 			}
-			start := time.Now()
-			r := s.judge(c, p)
-			if r.Failed() {
-				t.Logf("%s: %.1fs %.150q", c.name, time.Since(start).Seconds(), r.text())
-				return
+			played++
+			for _, p := range c.protocols {
+				if failed || only != "" && string(p) != only {
+					continue
+				}
+				if failed = s.judge(c, p).Failed(); failed {
+					confirmed = h.passes(c, p, patience)
+				}
 			}
 		}
-		t.Errorf("%s does not find it", c.name)
+		switch {
+		case played != 1:
+			return fmt.Errorf("%d scenes begin with that", played)
+		case !failed:
+			return errors.New("does not find it")
+		case confirmed:
+			return nil
+		}
 	}
-	if played != 1 {
-		t.Errorf("%d scenes begin with %s", played, name)
-	}
+	return errors.New("it fails without the bug as well")
+}
+
+// passes reports whether the sound adapter does.
+func (h hunt) passes(c scene, p protocol, patience time.Duration) bool {
+	s := newSuite(h.sound, patience)
+	s.together = true
+	return !s.judge(c, p).Failed()
 }

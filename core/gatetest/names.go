@@ -152,13 +152,12 @@ func noHTTP2(e *env) {
 	equal(e, "status", a.StatusCode, http.StatusOK)
 	equal(e, "protocol", a.ProtoMajor, 1)
 	config := e.suite.identity.client()
-	config.NextProtos = []string{"h2", "http/1.1"}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(e.ctx, "tcp", s.addr)
-	if err != nil {
+	config.NextProtos, config.ServerName = []string{"h2", "http/1.1"}, "127.0.0.1"
+	conn := tls.Client(s.dial(), config)
+	if err := conn.HandshakeContext(e.ctx); err != nil {
 		e.Fatalf("TLS: %v", err)
 	}
-	e.conns = append(e.conns, conn)
-	if p := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; p == "h2" {
+	if conn.ConnectionState().NegotiatedProtocol == "h2" {
 		e.Errorf("the server speaks HTTP/2")
 	}
 }

@@ -41,13 +41,21 @@ func (x *HTTP) SetTrailer(name, value string) { x.W.Header().Set(http.TrailerPre
 func (x *HTTP) Stream(contentType string, f func(w io.Writer, flush func() error)) {
 	x.W.Header().Set("Content-Type", contentType)
 	x.W.WriteHeader(http.StatusOK)
-	x.W.(http.Flusher).Flush()
+	flusher, ok := x.W.(http.Flusher)
+	if !ok {
+		panic(fmt.Sprintf("gatetest: a %T cannot flush", x.W))
+	}
+	flusher.Flush()
 	f(x.W, http.NewResponseController(x.W).Flush)
 }
 
 // Upgrade implements [Exchange]. The writer must be a Hijacker itself.
 func (x *HTTP) Upgrade(header map[string]string, f func(io.ReadWriter)) error {
-	conn, rw, err := x.W.(http.Hijacker).Hijack()
+	hijacker, ok := x.W.(http.Hijacker)
+	if !ok {
+		return fmt.Errorf("gatetest: a %T cannot be hijacked", x.W)
+	}
+	conn, rw, err := hijacker.Hijack()
 	if err != nil {
 		return err
 	}
@@ -56,9 +64,7 @@ func (x *HTTP) Upgrade(header map[string]string, f func(io.ReadWriter)) error {
 	for name, value := range header {
 		head += fmt.Sprintf("%s: %s\r\n", name, value)
 	}
-	if _, err := io.WriteString(conn, head+"\r\n"); err != nil {
-		return nil //nolint:nilerr // the client has left, and there is nobody to answer
-	}
+	_, _ = io.WriteString(conn, head+"\r\n") // if the client has left, f will see it
 	f(struct {
 		*bufio.Reader
 		io.Writer

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -110,7 +109,7 @@ func halfClosed(e *env) {
 	c := s.dial()
 	c.say("GET " + string(Ignore))
 	e.await("the request stands in the queue", func() bool { return g.queued() == 1 })
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+	if err := c.CloseWrite(); err != nil {
 		e.Fatalf("half a close: %v", err)
 	}
 	if e.NoDisconnectSignal {

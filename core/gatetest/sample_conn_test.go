@@ -167,7 +167,7 @@ func (a sample) wrap(w http.ResponseWriter, in *http.Request, lease gate.Lease) 
 func (s *sampleSource) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	if s.fresh {
-		s.moveLocked(s.end)
+		_ = s.moveLocked(s.end)
 	}
 	fresh := s.fresh
 	s.fresh = false
@@ -181,7 +181,7 @@ func (s *sampleSource) Read(p []byte) (int, error) {
 			s.atEnd()
 		}
 		if (fresh || !s.end.IsZero()) && !s.a.has("leaves the deadline behind") {
-			s.moveLocked(time.Time{})
+			_ = s.moveLocked(time.Time{})
 		}
 	}
 	return n, err

@@ -11,21 +11,21 @@ import (
 
 // A sound adapter passes.
 func TestSoundAdapterPasses(t *testing.T) {
-	Run(t, Adapter{Start: sample{}.start, ItemRoute: "unmatched"})
+	Run(t, sample{}.adapter())
 }
 
 // An adapter that cannot do much passes when it says so.
 func TestDeclaredDeviationsPass(t *testing.T) {
-	poor := sample{poor: true}
-	Run(t, Adapter{Start: poor.start, ItemRoute: "unmatched", Deviations: poor.deviations()})
+	Run(t, sample{poor: true}.adapter())
 }
 
-// deviations are all that there are.
-func (a sample) deviations() (d Deviations) {
-	for v, i := reflect.ValueOf(&d).Elem(), 0; i < v.NumField(); i++ {
+// adapter declares all deviations, or none.
+func (a sample) adapter() Adapter {
+	all := Adapter{Start: a.start, ItemRoute: "unmatched"}
+	for v, i := reflect.ValueOf(&all.Deviations).Elem(), 0; i < v.NumField(); i++ {
 		v.Field(i).SetBool(a.poor)
 	}
-	return d
+	return all
 }
 
 // recorder is a reporter that keeps what it is told.

@@ -59,14 +59,18 @@ func slowUpload(e *env) {
 
 // refusalReaches: of clients that send on without looking, 99 in 100 read the answer.
 func refusalReaches(e *env) {
-	const tries, size = 50, 4 * mib
+	tries, size := 50, 4*mib
+	if e.BuffersBodies { // which reads them all
+		e.declared("BuffersBodies")
+		size = mib / 2
+	}
 	s := e.start(Options{Gate: e.slots(0, 0)})
 	body := blob(size)
 	var reached atomic.Int64
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 4)
 	for range tries {
-		for _, length := range []int64{size, 0} { // announced, and chunked
+		for _, length := range []int64{int64(size), 0} { // announced, and chunked
 			turns <- struct{}{}
 			wg.Add(1)
 			go func() {
@@ -79,7 +83,7 @@ func refusalReaches(e *env) {
 		}
 	}
 	wg.Wait()
-	if n := reached.Load(); n < 2*tries*99/100 {
+	if n := int(reached.Load()); n < 2*tries*99/100 {
 		e.Errorf("%d of %d clients have read their refusal", n, 2*tries)
 	}
 	equal(e, "requests at the handler", s.seen(Echo), 0)
@@ -223,7 +227,7 @@ func breakOff(e *env) {
 		}
 		c.write(text)
 		if i%2 == 0 {
-			_ = c.Conn.(interface{ SetLinger(int) error }).SetLinger(0)
+			_ = c.SetLinger(0)
 		}
 		_ = c.Close()
 	}
@@ -272,7 +276,10 @@ func connectionLost(e *env) {
 		s.proceed()
 	}
 	e.await("all that is held comes back", func() bool { return b.Snapshot().Inflight == 1 && b.Snapshot().Waiting == 0 })
-	e.await("the connections end", func() bool { return s.listener.open.Load() == 0 })
+	e.await("the connections end", func() bool {
+		s.client.CloseIdleConnections() // one that came too late for its request
+		return s.listener.open.Load() == 0
+	})
 	equal(e, "requests let in too late", s.seen(Hold), 0)
 	s.silent()
 }

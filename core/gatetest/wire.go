@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"log"
 	"math/big"
 	"net"
@@ -29,8 +30,12 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return nil, fmt.Errorf("gatetest: accepted a %T", c)
+	}
 	l.open.Add(1)
-	return &countingConn{TCPConn: c.(*net.TCPConn), l: l}, nil
+	return &countingConn{TCPConn: tcp, l: l}, nil
 }
 
 // countingConn stays a TCP connection: servers look for one to close it half.

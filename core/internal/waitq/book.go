@@ -11,7 +11,7 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 		return Granted
 	}
 	w := q.getWaiter(r)
-	w.deadline = never
+	w.deadline, w.booked = never, true
 	now := q.now()
 	q.mu.Lock()
 	q.enterLocked(w, r.Flow, now)
@@ -65,25 +65,35 @@ func (q *Queue) unbook(w *waiter) {
 	q.putWaiter(w)
 }
 
-// AdmitAll grants everyone who waits, room or not, for a policy that stops
-// enforcing. In use may then exceed the limit, as after a shrink; beyond 2^39 of
-// that, a grant takes nothing, so that the state word holds.
+// AdmitAll grants everyone who waits, and every later Acquire, room or not, until
+// Reconfigure: for a policy that stops enforcing. In use may then exceed the limit,
+// as after a shrink. What Book enters is booked as before.
 func (q *Queue) AdmitAll() {
 	now := q.now()
 	q.mu.Lock()
-	for q.oldest != nil {
-		w := q.oldest
-		q.unlinkLocked(w, true, false)
-		if w.class > 0 {
-			q.classHeld[w.class].Add(1)
+	q.lenient = !q.closed
+	for w := q.oldest; w != nil; {
+		next := w.anext
+		if !w.booked {
+			q.unlinkLocked(w, true, false)
+			q.admitLocked(w, now)
 		}
-		if q.freeLocked() < -1<<39 {
-			w.cost = 0
-		}
-		q.startLocked(w, now)
+		w = next
 	}
 	q.settleLocked(now)
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
+}
+
+// admitLocked starts w, which is in no list, whether or not it fits. Beyond 2^39
+// over the limit a grant takes nothing, so that the state word holds.
+func (q *Queue) admitLocked(w *waiter, now int64) {
+	if w.class > 0 {
+		q.classHeld[w.class].Add(1)
+	}
+	if q.freeLocked() < -1<<39 {
+		w.cost = 0
+	}
+	q.startLocked(w, now)
 }

@@ -113,9 +113,13 @@ func TestAdmitAll(t *testing.T) {
 		if q.Waiting() || q.InUse() <= 2 {
 			t.Errorf("in use %d", q.InUse())
 		}
+		late := ask(q, Request{Cost: 1}) // on its way when the policy changed
+		late.wants(t, Granted)
+		q.Reconfigure(c)
 		next := ask(q, Request{Cost: 1})
 		next.wants(t, Queued)
 		releaseAll(calls...)
+		releaseAll(late)
 		next.wants(t, Granted)
 		releaseAll(next)
 	})

@@ -17,6 +17,7 @@ type class struct {
 	n       int
 	v       uint64  // virtual time
 	pin     *waiter // the head that did not fit
+	kept    int64   // since when pin keeps higher classes waiting; 0 = it does not
 	heap    flowHeap
 	byQueue queueHeap // kept while the queue overflows, else nil
 	flows   map[string]*flow
@@ -119,7 +120,7 @@ func (c *class) remove(w *waiter, granted, inOrder bool) {
 	c.unlink(w)
 	c.n--
 	if c.pin == w {
-		c.pin = nil
+		c.pin, c.kept = nil, 0
 	}
 	f.queued -= w.cost
 	if granted {
@@ -213,4 +214,18 @@ func (c *class) newest() *waiter {
 		}
 	}
 	return w
+}
+
+// longest is the flow with the most queued cost per weight, nil without waiters.
+func (c *class) longest() *flow {
+	if c.n == 0 {
+		return nil
+	}
+	if c.byQueue == nil {
+		c.byQueue = make(queueHeap, 0, c.heap.len()+1)
+		for _, s := range c.heap.slots {
+			c.byQueue.push(c.heap.flows[s.number])
+		}
+	}
+	return c.byQueue[0]
 }

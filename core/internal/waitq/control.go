@@ -2,9 +2,10 @@ package waitq
 
 import "time"
 
-// Waiting reports whether anybody waits, or the queue is closed. It takes no lock
-// and may be a moment old.
-func (q *Queue) Waiting() bool { return q.state.Load()>>countBits < -bias/2 }
+// Waiting reports whether anybody waits. It takes no lock and may be a moment old.
+func (q *Queue) Waiting() bool {
+	return q.state.Load()>>countBits < -bias/2 && !q.shut.Load()
+}
 
 // InUse is the cost that leases hold. While acquires fail it may read high for a
 // moment.
@@ -17,13 +18,15 @@ func (q *Queue) InUse() int64 {
 // Reconfigure changes everything in c at once. What grew is granted at once. A
 // limit below what is in use revokes nothing: nothing is granted until use is
 // below it. Waiters keep their arrival: a waiter's time is over at arrival + the
-// new timeout. Waiters beyond new queue bounds stay. It panics as New does.
+// new timeout. Waiters beyond new queue bounds stay. It ends AdmitAll, and panics as
+// New does.
 func (q *Queue) Reconfigure(c Config) {
 	q.check(c)
 	now := q.now()
 	q.mu.Lock()
 	q.configureLocked(c)
 	q.setLimitLocked(c.Limit)
+	q.lenient = false
 	q.settleLocked(now)
 	q.armLocked(now)
 	wakes := q.takeWokenLocked()
@@ -87,6 +90,7 @@ func (q *Queue) Close() {
 	if !q.closed {
 		q.biasLocked()
 		q.closed = true
+		q.shut.Store(true)
 		for q.oldest != nil {
 			q.removeLocked(q.oldest, Closed, now)
 		}
@@ -122,13 +126,18 @@ func (q *Queue) expireLocked(now int64) bool {
 	return any
 }
 
-// armLocked makes sure that the timer fires when the oldest waiter's time is
-// over. A timer that is set already is left alone if it fires no later.
+// armLocked makes sure that the timer fires when the oldest waiter's time is over
+// or an aged turn lapses. A timer that is set already is left alone if it fires no later.
 func (q *Queue) armLocked(now int64) {
 	if q.oldest == nil || q.closed {
 		return
 	}
 	at := q.oldest.arrival + q.timeout
+	for i := range q.classes {
+		if kept := q.classes[i].kept; kept > 0 {
+			at = min(at, kept+keepSteps*q.step)
+		}
+	}
 	if q.armed && q.firesAt <= at {
 		return
 	}

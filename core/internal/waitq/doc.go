@@ -39,6 +39,9 @@
 //     to class b takes its cost from debt[b], down to 0. So work that aged into a
 //     class gets at most a quarter of the cost granted in order to the two while
 //     that class waits (and one grant more), and it is never starved by it.
+//   - Lapse. The head of an aged turn that does not fit may keep the classes above
+//     waiting for its room for 2 x AgingStep. Then its turn is spent, and owed for,
+//     as if it had been granted: what cannot fit cannot shut out what can.
 //   - Flow. In a class the head is the pinned waiter (below), else the first
 //     waiter of the flow with the smallest finish tag, the older one in a tie.
 //
@@ -81,9 +84,10 @@
 //
 // A newcomer to a full queue that the rules above let start at once needs no place
 // in it. Any other takes the place of one waiter: the newest of the
-// lowest class below its own that has waiters and has not aged to its rank, else
-// the newest waiter of the flow in its class with the most queued cost per weight,
-// provided that is more than the newcomer's own flow would have. Otherwise the
+// lowest class below its own that has waiters and has not aged to its rank; else,
+// since whoever is aged competes with it, the newest waiter of the flow with the
+// most queued cost per weight, in its own class or else in those below, provided
+// that flow is not its own and has more than its own would have. Otherwise the
 // newcomer is refused. One newcomer displaces at most one waiter; where that does
 // not make enough room it is refused and nobody is displaced.
 //
@@ -92,7 +96,8 @@
 // A waiter leaves when it is granted, displaced, when its context ends, at
 // arrival + timeout exactly, or when the queue closes. When its turn comes and
 // its own deadline is nearer than the typical hold of its class, it is refused
-// instead of started. One timer, armed for the oldest waiter, serves the queue.
+// instead of started. One timer, armed for the oldest waiter and for
+// turns that lapse, serves the queue.
 // Whatever removes a waiter dispatches after it.
 //
 // # Cost

@@ -245,3 +245,58 @@ func TestW12Growth(t *testing.T) {
 		releaseAll(head)
 	})
 }
+
+// TestTurnLapses: the head of an aged turn that cannot fit keeps higher classes
+// waiting for two steps, then owes as if it had been granted. No event is needed.
+func TestTurnLapses(t *testing.T) {
+	c := conf(8)
+	c.AgingStep = time.Second
+	bubble(t, c, func(t *testing.T, q *Queue) {
+		long := ask(q, Request{Cost: 1}) // goes on through all of it
+		full := ask(q, Request{Cost: 7})
+		wide := ask(q, Request{Class: 1, Cost: 8, Flow: "wide"})
+		time.Sleep(time.Second)
+		small := ask(q, Request{Cost: 5, Flow: "small"})
+		full.release() // the wide one's turn: the small one may pass
+		small.wants(t, Granted)
+		small.release()
+		var late []*call
+		for i := range 3 {
+			late = append(late, ask(q, Request{Cost: 2, Flow: string(rune('a' + i))}))
+		}
+		late[0].wants(t, Granted) // the second pass
+		late[1].wants(t, Queued)
+		time.Sleep(2*time.Second - 1)
+		late[1].wants(t, Queued)
+		time.Sleep(1)
+		synctest.Wait()
+		wantAll(t, Granted, late[1:]...)
+		wide.wants(t, Queued)
+		releaseAll(late...)
+		more := ask(q, Request{Cost: 2}) // it owes 24 still
+		more.wants(t, Granted)
+		releaseAll(more, long)
+		wide.wants(t, Granted)
+		releaseAll(wide)
+	})
+}
+
+// TestAgedFlowGivesWay: aged or not, one flow cannot fill a queue against others.
+func TestAgedFlowGivesWay(t *testing.T) {
+	c := conf(4)
+	c.AgingStep, c.MaxWaiters = time.Second, 5
+	bubble(t, c, func(t *testing.T, q *Queue) {
+		holder := ask(q, Request{Cost: 4})
+		var flood []*call
+		for range 5 {
+			flood = append(flood, ask(q, Request{Class: 1, Cost: 2, Flow: "flood"}))
+		}
+		time.Sleep(time.Minute - 1 - 50*time.Second)
+		other := ask(q, Request{Cost: 1, Flow: "other"})
+		other.wants(t, Queued)
+		flood[4].wants(t, Displaced)
+		own := ask(q, Request{Cost: 1, Flow: "flood"}) // its own flow is the longest
+		own.wants(t, Full)
+		releaseAll(append(flood[:4], holder, other)...)
+	})
+}

@@ -193,7 +193,7 @@ func TestClose(t *testing.T) {
 			t.Error("the timer of a closed queue still runs")
 		}
 		var l Lease
-		if q.TryAcquire(&l, 0, 0) || q.TryAcquire(&l, 0, 1) || !q.Waiting() {
+		if q.TryAcquire(&l, 0, 0) || q.TryAcquire(&l, 0, 1) || q.Waiting() {
 			t.Error("a closed queue admits")
 		}
 		a.lease.Shrink(a.gen, 1)
@@ -318,27 +318,31 @@ func TestFailingAddsHideNoRoom(t *testing.T) {
 	})
 	t.Run("growth", func(t *testing.T) {
 		q := New(conf(4))
-		e := newEngine(q)
-		var l Lease
+		var l, other Lease
 		q.TryAcquire(&l, 0, 1)
-		e.enter(Request{Cost: 3})
-		waiter := e.enter(Request{Cost: 3})
-		grown := make(chan bool)
 		q.mu.Lock()
 		before := q.state.Load()
-		go func() { grown <- l.Grow(l.Gen(), 4) }() // fails, and comes to the lock
-		for q.state.Load() == before {
+		var grown sync.WaitGroup
+		for range 200 {
+			grown.Go(func() {
+				if q.grow(MaxLimit) {
+					t.Error("grew beyond the limit")
+				}
+			})
+		}
+		for range 1000 {
 			runtime.Gosched()
+			if q.state.Load() != before {
+				t.Fatal("a growth that cannot be hides room while it waits for the lock")
+			}
 		}
-		q.state.Add(3<<countBits - 1)
-		q.releasedLocked(0, 3, 0, e.now)
-		hidden := waiter.queued
+		if !q.TryAcquire(&other, 0, 3) {
+			t.Error("the room is hidden")
+		}
 		q.mu.Unlock()
-		if <-grown || !hidden {
-			t.Fatal("the growth did not hide the room")
-		}
-		if waiter.queued || waiter.outcome != Granted {
-			t.Fatal("the room is lost")
-		}
+		grown.Wait()
+		other.Release(other.Gen())
+		l.Release(l.Gen())
+		wantIdle(t, q)
 	})
 }

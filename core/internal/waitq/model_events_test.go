@@ -29,6 +29,7 @@ type rules struct {
 	hopeless, askOnArrival, askAtTurn, deadlineExact               bool
 	expireExact, expireFirst                                       bool
 	newest, lowestGivesWay, agedStay, ownQueued, ownCost, strictly bool
+	agedCompete, turnsLapse                                        bool
 	longestFlow, perWeight, boundHeld, onePlace, ownFlowStays      bool
 	atOnce                                                         bool
 }
@@ -45,6 +46,7 @@ func theRules() rules {
 		forgive:  true,
 		hopeless: true, askOnArrival: true, askAtTurn: true, deadlineExact: true,
 		expireExact: true, expireFirst: true,
+		agedCompete: true, turnsLapse: true,
 		newest: true, lowestGivesWay: true, agedStay: true, ownQueued: true, ownCost: true, strictly: true,
 		longestFlow: true, perWeight: true, boundHeld: true, onePlace: true, ownFlowStays: true, atOnce: true,
 	}
@@ -148,33 +150,37 @@ func (m *ref) victim(r request, now int64) *refWaiter {
 			}
 		}
 	}
-	var most *refFlow
-	own, ownQueued := (*refFlow)(nil), r.cost
+	mine := r.cost
 	if !m.rules.ownCost {
-		ownQueued = 0
+		mine = 0
 	}
 	for _, f := range m.flows {
-		if f.class != r.class {
+		if f.class == r.class && f.name == r.flow && m.rules.ownQueued {
+			mine += m.queued(f)
+		}
+	}
+	for c := r.class; c < Classes; c++ {
+		if c > r.class && !m.rules.agedCompete {
+			break
+		}
+		var most *refFlow
+		for _, f := range m.flows {
+			if f.class == c && (most == nil || m.moreQueued(f, most)) {
+				most = f
+			}
+		}
+		if most == nil || most.name == r.flow && m.rules.ownFlowStays {
 			continue
 		}
-		if most == nil || m.moreQueued(f, most) {
-			most = f
+		a, b := m.queued(most)*r.weight, mine*most.weight
+		if !m.rules.perWeight {
+			a, b = m.queued(most), mine
 		}
-		if f.name == r.flow && m.rules.ownQueued {
-			own, ownQueued = f, ownQueued+m.queued(f)
+		if a > b || a == b && !m.rules.strictly {
+			return m.last(m.of(func(w *refWaiter) bool { return w.flow == most }))
 		}
 	}
-	if most == nil || most == own && m.rules.ownFlowStays {
-		return nil
-	}
-	a, b := m.queued(most)*r.weight, ownQueued*most.weight
-	if !m.rules.perWeight {
-		a, b = m.queued(most), ownQueued
-	}
-	if a < b || a == b && m.rules.strictly {
-		return nil
-	}
-	return m.last(m.of(func(w *refWaiter) bool { return w.flow == most }))
+	return nil
 }
 
 func (m *ref) last(ws []*refWaiter) *refWaiter {

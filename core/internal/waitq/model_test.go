@@ -26,6 +26,7 @@ type ref struct {
 	leases  []*refLease
 	v       [Classes]int64
 	pin     [Classes]*refWaiter
+	kept    [Classes]int64 // since when the pinned one keeps higher classes waiting; 0 = not
 	debt    [Classes]int64
 	log     []ended
 }
@@ -121,21 +122,21 @@ func (m *ref) stands(c int) bool {
 	return slices.ContainsFunc(m.waiters, func(w *refWaiter) bool { return w.class == c }) && !m.atLimit(c)
 }
 
-// turn is the class of the head of the order, -1 if there is none.
-func (m *ref) turn(now int64) int {
-	top := 0
+// turn is the class of the head of the order, -1 if there is none, and the highest
+// that stands.
+func (m *ref) turn(now int64) (turn, top int) {
 	for top < Classes && !m.stands(top) {
 		top++
 	}
 	if top == Classes {
-		return -1
+		return -1, -1
 	}
 	for c := Classes - 1; c > top && m.step > 0; c-- {
 		if m.stands(c) && m.aged(m.inClass(c)[0], c-top, now) && !m.owes(top, c) {
-			return c
+			return c, top
 		}
 	}
-	return top
+	return top, top
 }
 
 // aged: w has waited a step for each of the ranks.
@@ -216,9 +217,12 @@ func (m *ref) passer(h *refWaiter) *refWaiter {
 // dispatch grants whom the rules let in.
 func (m *ref) dispatch(now int64) {
 	for len(m.waiters) > 0 && (m.free() > 0 || !m.rules.pinWithRoom) {
-		turn := m.turn(now)
+		turn, top := m.turn(now)
 		if turn < 0 {
 			return
+		}
+		if turn == top {
+			m.kept[turn] = 0
 		}
 		h := m.head(turn)
 		switch {
@@ -230,6 +234,20 @@ func (m *ref) dispatch(now int64) {
 			continue
 		}
 		m.pin[turn] = h
+		if turn > top {
+			if m.kept[turn] == 0 {
+				m.kept[turn] = now
+			}
+			if now >= m.kept[turn]+2*m.step && m.rules.turnsLapse {
+				m.kept[turn] = 0
+				for b := range turn {
+					if m.stands(b) {
+						m.debt[b] += m.rules.share * m.charge(h.cost)
+					}
+				}
+				continue
+			}
+		}
 		if h.passes >= m.rules.passes {
 			return
 		}
@@ -300,7 +318,7 @@ func (m *ref) take(w *refWaiter, granted, inOrder bool) {
 	first := m.first(f) == w
 	m.waiters = slices.DeleteFunc(m.waiters, func(x *refWaiter) bool { return x == w })
 	if m.pin[w.class] == w {
-		m.pin[w.class] = nil
+		m.pin[w.class], m.kept[w.class] = nil, 0
 	}
 	next := m.first(f)
 	if inOrder && m.rules.orderMovesV || next == nil && m.rules.leaverMovesV {

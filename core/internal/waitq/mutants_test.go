@@ -29,6 +29,7 @@ var mutants = []struct {
 	{"classes that do not wait are owed too", func(r *rules) { r.debtToStanding = false }},
 	{"the share holds only against the top class", func(r *rules) { r.everyBoundary = false }},
 	{"one step is enough for two ranks", func(r *rules) { r.rankPerStep = false }},
+	{"an aged turn does not lapse", func(r *rules) { r.turnsLapse = false }},
 	// Room
 	{"one grant may pass", func(r *rules) { r.passes = 1 }},
 	{"three grants may pass", func(r *rules) { r.passes = 3 }},
@@ -43,6 +44,7 @@ var mutants = []struct {
 	{"the oldest is displaced", func(r *rules) { r.newest = false }},
 	{"the highest class below gives way", func(r *rules) { r.lowestGivesWay = false }},
 	{"an aged waiter gives way", func(r *rules) { r.agedStay = false }},
+	{"an aged flow keeps its places whatever its length", func(r *rules) { r.agedCompete = false }},
 	{"the newcomer's own flow is not counted", func(r *rules) { r.ownQueued = false }},
 	{"the newcomer's own cost is not counted", func(r *rules) { r.ownCost = false }},
 	{"as much is enough to give way", func(r *rules) { r.strictly = false }},

@@ -1,9 +1,9 @@
 package waitq
 
-// turnLocked is the class whose head is the head of the order, -1 if every class
-// that waits is at its limit.
-func (q *Queue) turnLocked(now int64) int {
-	top := -1
+// turnLocked is the class whose head is the head of the order, and the highest
+// class that waits; both are -1 if every class that waits is at its limit.
+func (q *Queue) turnLocked(now int64) (turn, top int) {
+	top = -1
 	for c := range Classes {
 		if q.standsLocked(c) {
 			top = c
@@ -11,14 +11,40 @@ func (q *Queue) turnLocked(now int64) int {
 		}
 	}
 	if top < 0 || q.step == 0 {
-		return top
+		return top, top
 	}
 	for c := Classes - 1; c > top; c-- {
 		if q.standsLocked(c) && q.agedLocked(c, top, now) && q.owesNothingLocked(top, c) {
-			return c
+			return c, top
 		}
 	}
-	return top
+	return top, top
+}
+
+// lapsedLocked reports whether h, the head of an aged turn that does not fit, has
+// kept the higher classes waiting for as long as it may. Then its turn is spent as
+// if it had been granted.
+func (q *Queue) lapsedLocked(h *waiter, now int64) bool {
+	c := &q.classes[h.class]
+	if c.kept == 0 {
+		c.kept = now
+		q.armLocked(now)
+	}
+	if now-c.kept < keepSteps*q.step {
+		return false
+	}
+	c.kept = 0
+	q.chargeTurnLocked(h)
+	return true
+}
+
+// chargeTurnLocked lets h's class owe for a turn to the classes above that wait.
+func (q *Queue) chargeTurnLocked(h *waiter) {
+	for b := range int(h.class) {
+		if q.standsLocked(b) {
+			q.debt[b] += 3 * min(h.cost, q.limit)
+		}
+	}
 }
 
 // standsLocked reports whether class c has waiters that may be granted.
@@ -43,16 +69,11 @@ func (q *Queue) owesNothingLocked(top, c int) bool {
 
 // shareLocked keeps the debts for a grant to w, which still stands in the queue.
 func (q *Queue) shareLocked(w *waiter, inOrder bool) {
-	cost := min(w.cost, q.limit)
 	if inOrder && q.step > 0 {
-		for b := range int(w.class) {
-			if q.standsLocked(b) {
-				q.debt[b] += 3 * cost
-			}
-		}
+		q.chargeTurnLocked(w)
 	}
 	if int(w.class) < len(q.debt) {
-		q.debt[w.class] = max(0, q.debt[w.class]-cost)
+		q.debt[w.class] = max(0, q.debt[w.class]-min(w.cost, q.limit))
 	}
 }
 
@@ -174,26 +195,16 @@ func (q *Queue) victimLocked(w *waiter, flow string, now int64) *waiter {
 			return v
 		}
 	}
-	c := &q.classes[w.class]
-	if c.n == 0 {
-		return nil
-	}
-	if c.byQueue == nil {
-		c.byQueue = make(queueHeap, 0, c.heap.len()+1)
-		for _, s := range c.heap.slots {
-			c.byQueue.push(c.heap.flows[s.number])
-		}
-	}
-	f, own := c.byQueue[0], c.find(flow)
-	if f == own {
-		return nil
-	}
 	mine := w.cost
-	if own != nil {
+	if own := q.classes[w.class].find(flow); own != nil {
 		mine += own.queued
 	}
-	if more(f.queued, f.weight, mine, int64(w.weight)) <= 0 {
-		return nil
+	// All that wait below are aged to w's rank, and so compete with it.
+	for i := int(w.class); i < Classes; i++ {
+		f := q.classes[i].longest()
+		if f != nil && f.name != flow && more(f.queued, f.weight, mine, int64(w.weight)) > 0 {
+			return f.last
+		}
 	}
-	return f.last
+	return nil
 }

@@ -77,6 +77,7 @@ type Queue struct {
 
 	// Immutable after New.
 	epoch   time.Time
+	shut    atomic.Bool   // the queue is closed
 	drained chan struct{} // closed when the queue is closed and no lease is out
 	waiters sync.Pool     // of *waiter
 
@@ -87,6 +88,7 @@ type Queue struct {
 	maxWait  int
 	maxHeld  int64
 	biased   bool
+	lenient  bool // AdmitAll: nobody waits
 	closed   bool
 	finished bool // drained is closed
 	armed    bool // the timer fires at firesAt
@@ -230,6 +232,8 @@ func (q *Queue) enterLocked(w *waiter, flow string, now int64) {
 		q.dispatchLocked(now)
 	}
 	switch {
+	case q.lenient && !w.booked:
+		q.admitLocked(w, now)
 	case q.waiting == 0 && q.fitsLocked(w) && q.takeClass(int(w.class)):
 		q.startLocked(w, now)
 	case q.timeout == 0:
@@ -258,11 +262,14 @@ func (q *Queue) settleLocked(now int64) {
 // in the package comment.
 func (q *Queue) dispatchLocked(now int64) {
 	for q.waiting > 0 && q.freeLocked() > 0 {
-		turn := q.turnLocked(now)
+		turn, top := q.turnLocked(now)
 		if turn < 0 {
 			return // all who wait are of classes at their limits
 		}
 		c := &q.classes[turn]
+		if turn == top {
+			c.kept = 0
+		}
 		h := c.head()
 		if q.dropHopelessLocked(h, now) {
 			continue
@@ -272,6 +279,9 @@ func (q *Queue) dispatchLocked(now int64) {
 			continue
 		}
 		c.pin = h
+		if turn > top && q.lapsedLocked(h, now) {
+			continue
+		}
 		if h.passes >= maxPasses {
 			return
 		}

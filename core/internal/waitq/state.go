@@ -7,6 +7,9 @@ const (
 
 	// maxPasses is how many grants may pass a head that does not fit.
 	maxPasses = 2
+	// keepSteps is for how many aging steps the head of an aged turn may keep higher
+	// classes waiting for its room.
+	keepSteps = 2
 	// sampleMask picks, of the grants that did not queue, the first 63 and then one
 	// in 64 for timing.
 	sampleMask = 63
@@ -108,20 +111,22 @@ func (q *Queue) grow(n int64) bool {
 	if n > MaxLimit { // more could not be added to the state
 		return false
 	}
-	if q.state.Add(-(n << countBits)) >= 0 {
-		return true
+	if q.state.Load() >= n<<countBits {
+		if q.state.Add(-(n << countBits)) >= 0 {
+			return true
+		}
+		q.undo(n << countBits)
 	}
-	now := q.now()
 	q.mu.Lock()
-	ok := q.freeLocked() >= 0
-	if !ok {
-		q.state.Add(n << countBits)
-		q.settleLocked(now)
+	defer q.mu.Unlock()
+	if q.freeLocked() < n {
+		return false
 	}
-	wakes := q.takeWokenLocked()
-	q.mu.Unlock()
-	wakes.wake()
-	return ok
+	if q.state.Add(-(n<<countBits)) < 0 && !q.biased { // an acquire was faster
+		q.state.Add(n << countBits)
+		return false
+	}
+	return true
 }
 
 // shrink gives back n of a lease that stays out.

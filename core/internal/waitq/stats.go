@@ -150,6 +150,13 @@ func (q *Queue) RetryAfter(class int, cost int64) time.Duration {
 	return time.Duration(math.Ceil(min(max(est/1e9, retryLeast), retryMost))) * time.Second
 }
 
+// KnowsHold reports whether any hold time of the class is known.
+func (q *Queue) KnowsHold(class int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stats.holds[class] != nil
+}
+
 // Snapshot is the state of a queue at one moment.
 type Snapshot struct {
 	Limit       int64

@@ -25,6 +25,7 @@ type waiter struct {
 	passes  uint8
 	outcome Outcome
 	queued  bool
+	booked  bool // Book entered it: nobody waits for it
 }
 
 func (q *Queue) getWaiter(r Request) *waiter {
