@@ -22,6 +22,8 @@ type config struct {
 	// DrainTimeout is how long requests that run may take to finish once the program
 	// is told to end. Default 10s. 0 is an error.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	// Tenants are who may call the APIs. Default none: everybody may.
+	Tenants []tenant `yaml:"tenants"`
 }
 
 // defaultConfig returns headgate's defaults with what the environment sets, and
@@ -38,6 +40,9 @@ func defaultConfig(getenv func(string) string) (config, error) {
 func (c config) Validate() error {
 	if c.DrainTimeout <= 0 {
 		return fmt.Errorf("drain_timeout is %s: want above 0s", c.DrainTimeout)
+	}
+	if err := validateTenants(c.Tenants); err != nil {
+		return err
 	}
 	return c.Config.Validate()
 }

@@ -90,6 +90,7 @@ func TestParseConfigOverEnvironment(t *testing.T) {
 func TestParseConfigReadsWhatIsWritten(t *testing.T) {
 	want := base(t)
 	want.Admission.Factors = []admission.Factor{{Route: "/r", ContentType: "a/b", Times: 0.25}}
+	want.Tenants = []tenant{{Name: "n", Key: "k", Interactive: true, MaySetClass: true, Weight: 5}}
 	text, err := yaml.Marshal(want)
 	require.NoError(t, err)
 	got, err := parseConfig(text, base(t))

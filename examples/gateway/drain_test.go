@@ -3,14 +3,17 @@ package main
 import (
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/examples/internal/upstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -142,5 +145,73 @@ func TestDrainInProcess(t *testing.T) {
 	assert.Zero(t, a.exit(), a.log.String())
 	upload.closed()
 	a.client.CloseIdleConnections()
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 }, hang, 10*time.Millisecond)
+}
+
+// A stream that runs when the signal comes is passed on to its end, from whichever back
+// end.
+func TestDrainStream(t *testing.T) {
+	next := make(chan struct{})
+	back := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-next
+		_, _ = io.WriteString(w, "data: 2\n\n")
+	}))
+	p := startProcess(t, smallBudget, "-upstream", back.URL)
+	resp, err := p.client.Do(p.request("/v1/messages", question(true, 0)))
+	require.NoError(t, err)
+	p.signal()
+	p.logs("msg=draining")
+	close(next)
+	_, text, err := read(resp)
+	require.NoError(t, err)
+	assert.Equal(t, "data: 1\n\ndata: 2\n\n", text)
+	assert.Zero(t, p.exit(), p.log.String())
+	p.logs("msg=drained")
+
+	p = startProcess(t, "", "-framework=nethttp")
+	resp, err = p.client.Do(p.request("/v1/messages", question(true, 0)))
+	require.NoError(t, err)
+	p.signal()
+	_, text, err = read(resp)
+	require.NoError(t, err)
+	assert.Contains(t, text, "message_stop")
+	assert.Zero(t, p.exit(), p.log.String())
+}
+
+// A stream that is not done when drain_timeout is over is cut, and the back end told.
+func TestDrainTimeoutStream(t *testing.T) {
+	back := models(t, time.Hour)
+	p := startProcess(t, smallBudget+"\ndrain_timeout: 200ms", "-upstream", back.URL)
+	resp, err := p.client.Do(p.request("/v1/messages", question(true, 0)))
+	require.NoError(t, err)
+	p.signal()
+	_, _, err = read(resp)
+	require.Error(t, err, "it must not look complete")
+	assert.Zero(t, p.exit(), p.log.String())
+	back.until("given up", func(s upstream.Stats) bool { return s.Abandoned == 1 && s.Concurrent == 0 })
+}
+
+// Connections to the back end do not outlive the gateway.
+func TestDrainClosesConnections(t *testing.T) {
+	back := models(t, 0)
+	before := runtime.NumGoroutine()
+	a := start(t, "", "-upstream", back.URL)
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() {
+			resp, err := a.client.Do(a.request("/v1/messages", question(true, 0)))
+			if assert.NoError(t, err) {
+				_, _, err = read(resp)
+				assert.NoError(t, err)
+			}
+		})
+	}
+	calls.Wait()
+	a.client.CloseIdleConnections()
+	a.cancel()
+	assert.Zero(t, a.exit())
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 }, hang, 10*time.Millisecond)
 }

@@ -26,6 +26,7 @@ type server interface {
 //	POST /echo?hold=2s     reads the body into memory, holds it, answers its size and digest
 //	GET /healthz           answers 200 whatever the load
 //	GET /headgate/status   answers the gates' snapshots, without asking a gate
+//	POST the paths of apis passes the call on, once its key is known
 var frameworks = map[string]func(*gateway) server{
 	"nethttp": netHTTP,
 }

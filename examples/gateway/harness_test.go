@@ -76,6 +76,7 @@ func start(t *testing.T, yaml string, args ...string) *app {
 		a.exited <- code
 	}()
 	t.Cleanup(func() {
+		a.client.CloseIdleConnections() // for one that never carried a request net/http waits 5 s
 		cancel()
 		select {
 		case <-a.exited:
@@ -254,7 +255,12 @@ func (a *app) dial() *rawConn {
 	require.NoError(a.t, err)
 	a.t.Cleanup(func() { conn.Close() })
 	require.NoError(a.t, conn.SetDeadline(time.Now().Add(hang)))
-	return &rawConn{conn.(*net.TCPConn), a.t, bufio.NewReader(conn)}
+	return newRawConn(a.t, conn)
+}
+
+func newRawConn(t *testing.T, conn net.Conn) *rawConn {
+	t.Helper()
+	return &rawConn{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
 }
 
 // say sends text as it is.
@@ -267,17 +273,29 @@ func (c *rawConn) say(text string) {
 // post sends the head of a POST with the given header lines.
 func (c *rawConn) post(path string, lines ...string) {
 	c.t.Helper()
-	c.say("POST " + path + " HTTP/1.1\r\nHost: test\r\n" + strings.Join(append(lines, "\r\n"), "\r\n"))
+	require.NoError(c.t, c.postQuietly(path, lines...))
+}
+
+// postQuietly is post for goroutines, which may not end a test.
+func (c *rawConn) postQuietly(path string, lines ...string) error {
+	_, err := io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: test\r\n"+strings.Join(lines, "\r\n")+"\r\n\r\n")
+	return err
 }
 
 // answer reads one response.
 func (c *rawConn) answer() (reply, string) {
 	c.t.Helper()
-	resp, err := http.ReadResponse(c.r, nil)
-	require.NoError(c.t, err)
-	head, body, err := read(resp)
+	head, body, err := c.tryAnswer()
 	require.NoError(c.t, err)
 	return head, body
+}
+
+func (c *rawConn) tryAnswer() (reply, string, error) {
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return reply{}, "", err
+	}
+	return read(resp)
 }
 
 // closed waits for the server's end of the connection.

@@ -1,8 +1,9 @@
 // Command gateway is a small service as one would run it behind headgate: a byte
-// budget in front of a handler that reads whole bodies into memory, a
-// configuration file that can be changed while it runs, and an orderly end.
+// budget in front of a handler that reads whole bodies into memory and of three LLM
+// APIs that it passes on to a back end, tenants with keys, a configuration file that
+// can be changed while it runs, and an orderly end.
 //
-//	go run ./gateway -addr 127.0.0.1:8080 -config gateway.yaml
+//	go run ./gateway -addr 127.0.0.1:8080 -config gateway.yaml -upstream http://127.0.0.1:8081
 //
 // It prints one line, "listening on http://HOST:PORT", to standard output and
 // logs to standard error. SIGTERM and SIGINT drain it: it exits with 0 when
@@ -44,8 +45,8 @@ func main() {
 
 // options are the flags.
 type options struct {
-	addr, framework, config string
-	bare                    bool
+	addr, framework, config, upstream string
+	bare                              bool
 }
 
 func parseFlags(args []string, stderr io.Writer) (options, error) {
@@ -55,6 +56,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "`host:port` to listen on; port 0 takes a free one")
 	f.StringVar(&o.framework, "framework", "nethttp", "web `framework` that serves the routes: "+frameworkNames())
 	f.StringVar(&o.config, "config", "", "YAML `file` over the defaults and HEADGATE_* variables, read again when it changes")
+	f.StringVar(&o.upstream, "upstream", "", "`URL` that the API calls are passed on to, without /v1; none: a mock back end in this process")
 	f.BoolVar(&o.bare, "bare", false, "serve the same routes without headgate, to compare")
 	if err := f.Parse(args); err != nil {
 		return o, err // f has told it
@@ -89,6 +91,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		_, _ = fmt.Fprintln(stderr, "gateway:", err)
 		return 2
 	}
+	defer g.backend.close() // what still runs needs it until then
 	if err := g.serve(ctx, o, w, stdout); err != nil {
 		g.log.Error("gateway ends", "error", err)
 		return 1
@@ -98,14 +101,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 // gateway is the running service.
 type gateway struct {
-	log   *slog.Logger
-	level slog.LevelVar
-	drain atomic.Int64       // drain_timeout
-	hg    *headgate.Headgate // nil = bare
+	log         *slog.Logger
+	level       slog.LevelVar
+	drain       atomic.Int64           // drain_timeout
+	tenants     atomic.Pointer[roster] // never nil
+	hg          *headgate.Headgate     // nil = bare
+	backend     *backend
+	unreachable seldom
 }
 
-// open reads the configuration and opens the gates. The watcher is nil when there
-// is no file to watch.
+// open reads the configuration and opens the gates and the way to the back end. The
+// watcher is nil when there is no file to watch. After an error nothing is open.
 func (g *gateway) open(o options, getenv func(string) string) (*watcher, error) {
 	base, err := defaultConfig(getenv)
 	if err != nil {
@@ -119,9 +125,13 @@ func (g *gateway) open(o options, getenv func(string) string) (*watcher, error) 
 		}
 	}
 	g.applyOwn(c)
+	if g.backend, err = openBackend(o.upstream, getenv(upstreamKey), g.log); err != nil {
+		return nil, err
+	}
 	if !o.bare {
 		c.Logger = g.log
 		if g.hg, err = headgate.Open(c.Config); err != nil {
+			g.backend.close()
 			return nil, err
 		}
 	}
@@ -142,6 +152,10 @@ func (g *gateway) apply(c config) error {
 func (g *gateway) applyOwn(c config) {
 	g.level.Set(c.LogLevel)
 	g.drain.Store(int64(c.DrainTimeout))
+	list := newRoster(c.Tenants)
+	if before := g.tenants.Swap(&list); before == nil || len(*before) != len(list) {
+		g.log.Info("tenants that may call the APIs, 0 = everybody may", "tenants", len(list))
+	}
 }
 
 // serve answers requests until ctx ends, then drains.

@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"time"
 
 	httpgate "github.com/headgate-go/headgate/adapters/nethttp"
+	"github.com/headgate-go/headgate/core/gate"
 )
 
 // netHTTP serves the routes with net/http alone.
@@ -19,30 +21,54 @@ func netHTTP(g *gateway) server {
 	})
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
-		writeJSON(w, g.status())
+		writeJSON(w, http.StatusOK, g.status())
 	})
+	for _, a := range apis {
+		mux.Handle("POST "+a.path, g.admitted(a, g.proxy(a, httpgate.Refuse)))
+		mux.Handle(a.path, onlyPost(a))
+	}
 	if g.hg == nil {
 		return g.newServer(mux)
 	}
-	admit := httpgate.WithConfig(httpgate.Config{
-		Gate: g.hg.Bytes,
-		// The status must not count itself.
-		Skip: func(r *http.Request) bool { return r.URL.Path == statusPath },
-		// The mux has not routed yet where the gate decides.
-		Route: func(r *http.Request) string { _, pattern := mux.Handler(r); return pattern },
-		OnDecision: func(d httpgate.Decision) {
-			g.log.LogAttrs(context.Background(), slog.LevelDebug, "decision", slog.String("method", d.Method),
-				slog.String("route", d.Route), slog.Duration("waited", d.Waited), slog.Any("error", d.Err))
-		},
+	return g.newServer(g.admitBytes(mux))
+}
+
+// admitBytes puts the byte gate in front of all routes. What it refuses has the shape
+// that the path's clients read: a middleware for each shape, around the same mux.
+func (g *gateway) admitBytes(mux *http.ServeMux) http.Handler {
+	var behind [gate.Anthropic + 1]http.Handler
+	for f := range behind {
+		behind[f] = httpgate.WithConfig(httpgate.Config{
+			Gate:   g.hg.Bytes,
+			Format: gate.Format(f),
+			// The status must not count itself.
+			Skip: func(r *http.Request) bool { return r.URL.Path == statusPath },
+			// The mux has not routed yet where the gate decides.
+			Route: func(r *http.Request) string { _, pattern := mux.Handler(r); return pattern },
+			OnDecision: func(d httpgate.Decision) {
+				g.log.LogAttrs(context.Background(), slog.LevelDebug, "decision", slog.String("method", d.Method),
+					slog.String("route", d.Route), slog.Duration("waited", d.Waited), slog.Any("error", d.Err))
+			},
+		})(mux)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		behind[formatOf(r.URL.Path)].ServeHTTP(w, r)
 	})
-	return g.newServer(admit(mux))
+}
+
+// onlyPost answers other methods on an API's path.
+func onlyPost(a api) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", http.MethodPost)
+		a.fail(w, r, problem{http.StatusMethodNotAllowed, "method_not_supported", a.path + " takes POST only"})
+	})
 }
 
 // echo reads the whole body into memory, which is what the byte gate is for.
 func echo(w http.ResponseWriter, r *http.Request) {
 	pause, err := parseHold(r.URL.Query().Get("hold"))
 	if err != nil {
-		badRequest(w, err.Error())
+		badRequest(w, r, err.Error())
 		return
 	}
 	body, err := io.ReadAll(r.Body)
@@ -50,23 +76,43 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		return // too large, too slow, or no room to grow
 	}
 	if err != nil {
-		badRequest(w, "the body ends early or is not well-formed")
+		badRequest(w, r, "the body ends early or is not well-formed")
 		return
 	}
 	if err := hold(r.Context(), pause); err != nil {
 		panic(http.ErrAbortHandler) // the client has left: close, do not answer 200
 	}
-	writeJSON(w, digest(body))
+	writeJSON(w, http.StatusOK, digest(body))
 }
 
-// badRequest closes the connection, because net/http would wait for the rest of the
-// body before it answers.
-func badRequest(w http.ResponseWriter, text string) {
-	w.Header().Set("Connection", "close")
+func badRequest(w http.ResponseWriter, r *http.Request, text string) {
+	closeUnread(w, r)
 	http.Error(w, text, http.StatusBadRequest)
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
+// linger is how long the rest of a body that nobody will read may take to arrive.
+const linger = time.Second
+
+// closeUnread lets the answer to a request whose body is not read to its end go out at
+// once. Otherwise net/http would read on first, for as long as the client likes.
+func closeUnread(w http.ResponseWriter, r *http.Request) {
+	over := r.ContentLength == 0
+	if u := uploadOf(r); u != nil {
+		over = u.over.Load()
+	}
+	if r.ProtoMajor == 1 && !over {
+		w.Header().Set("Connection", "close")
+		boundRest(w)
+	}
+}
+
+// boundRest ends what net/http reads of a body when the handler is done.
+func boundRest(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger)) // no deadlines: nothing to bound
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a client that has left cannot be told
 }

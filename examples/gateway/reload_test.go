@@ -243,6 +243,15 @@ func TestStartRefused(t *testing.T) {
 		{[]string{"-config", dir}, "", "not a regular file"},
 		{[]string{"-framework", "rails"}, "", `-framework "rails": want one of nethttp`},
 		{[]string{"-framework", ""}, "", `-framework "": want one of nethttp`},
+		{[]string{"-upstream", "127.0.0.1:80"}, "", "-upstream is no URL"},
+		{[]string{"-upstream", "localhost"}, "", `-upstream is "localhost": want one such as http`},
+		{[]string{"-upstream", "http://"}, "", `-upstream is "http:": want one such as http`},
+		{[]string{"-upstream", "http://:80"}, "", `-upstream is "http://:80": want one such as http`},
+		{[]string{"-upstream", "ftp://localhost"}, "", `-upstream is "ftp://localhost": want one such as http`},
+		{[]string{"-upstream", "http://user:secret@localhost"}, "", `-upstream is "http://user:xxxxx@localhost": it must hold no user or password`},
+		{[]string{"-upstream", "http://localhost/?a=b"}, "", `it must have no query`},
+		{[]string{"-upstream", "http://localhost/#a"}, "", `it must have no query and no fragment`},
+		{[]string{"-config", file("tenants: [{name: a, key: secret, weight: 0}]")}, "", "tenants[0].weight is 0: want 1 to 1000"},
 		{[]string{"serve"}, "", `unexpected argument "serve"`},
 		{[]string{"-port", "80"}, "", "flag provided but not defined: -port"},
 		{nil, "much", `HEADGATE_MAX_INFLIGHT_BYTES is "much": want a whole number of bytes`},
@@ -257,8 +266,15 @@ func TestStartRefused(t *testing.T) {
 		code := run(t.Context(), append([]string{"-addr", "127.0.0.1:0"}, c.args...), getenv, &out, &log)
 		assert.Equal(t, 2, code, c.args)
 		assert.Contains(t, log.String(), c.want)
+		assert.NotContains(t, log.String(), "secret")
 		assert.Empty(t, out.String())
 	}
+
+	var out, log safeBuffer
+	key := func(name string) string { return map[string]string{upstreamKey: "se cret"}[name] }
+	assert.Equal(t, 2, run(t.Context(), nil, key, &out, &log))
+	assert.Contains(t, log.String(), "GATEWAY_UPSTREAM_KEY has a character that a header cannot carry")
+	assert.NotContains(t, log.String(), "se cret")
 }
 
 func TestStartHelp(t *testing.T) {

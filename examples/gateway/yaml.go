@@ -86,6 +86,9 @@ func setItems(v reflect.Value, n *yaml.Node, path string) error {
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
+		if d, ok := list.Index(i).Addr().Interface().(interface{ setDefaults() }); ok {
+			d.setDefaults()
+		}
 		if err := set(list.Index(i), item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
@@ -126,6 +129,10 @@ func wrong(v reflect.Value, n *yaml.Node, path string, err error) error {
 		value = "a mapping"
 	case yaml.SequenceNode:
 		value = "a list"
+	case yaml.ScalarNode:
+		if strings.HasPrefix(path, "tenants") {
+			value = "not shown" // it may be a key
+		}
 	}
 	return fmt.Errorf("line %d: %s is %s: %w", n.Line, path, value, err)
 }
@@ -145,6 +152,8 @@ func kindOf(v reflect.Value) string {
 		return "a whole number"
 	case v.CanFloat():
 		return "a number"
+	case v.Kind() == reflect.Bool:
+		return "true or false"
 	}
 	return "text"
 }
