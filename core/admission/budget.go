@@ -2,9 +2,7 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -41,7 +39,7 @@ type Budget struct {
 	set     atomic.Pointer[settings]
 	sheds   sheds
 	heavies registry
-	leases  sync.Pool // of *lease
+	leases  records
 	exempts sync.Pool // of *lease with exempt set
 
 	readCeiling func() pressure.Ceiling
@@ -66,6 +64,9 @@ type settings struct {
 	source  pressure.Source
 	heavies int64 // the count cap as it is now, headroom included
 	exempt  map[string]bool
+	// plain is the longest declared length that needs no looking at: light, within
+	// every bound, priced at its bytes. -1 = none.
+	plain int64
 }
 
 // New returns a budget that is open, or an error that names the field of c that
@@ -82,6 +83,7 @@ func open(c Config, ceiling func() pressure.Ceiling, heap func() uint64) (*Budge
 		readCeiling: ceiling, readHeap: heap,
 		stop: make(chan struct{}), stopped: make(chan struct{}), epoch: time.Now(),
 	}
+	b.leases.init(b)
 	b.heap.Store(heap())
 	s := derive(c, ceiling(), b.heap.Load())
 	b.set.Store(s)
@@ -120,6 +122,10 @@ func derive(c Config, ceiling pressure.Ceiling, heap uint64) *settings {
 		for _, p := range c.Exempt {
 			s.exempt[p] = true
 		}
+	}
+	s.plain = -1
+	if c.Mode == gate.Enforce && len(c.Factors) == 0 {
+		s.plain = min(int64(c.HeavyBytes)-1, int64(c.HardMaxBodyBytes), s.limit)
 	}
 	return s
 }
@@ -171,13 +177,31 @@ func scale(n int64, factor float64) int64 {
 // shutting_down, or canceled when the caller's context was canceled.
 func (b *Budget) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error) {
 	s := b.set.Load()
-	if s.Mode != gate.Enforce {
-		return b.acquireAnyway(ctx, s, r)
+	if r.Bytes < 0 || r.Bytes > s.plain || s.exempt != nil && s.exempt[r.Path] {
+		return b.acquire(ctx, s, &r)
 	}
-	if s.exempts(&r) {
+	if ctx.Err() == nil && b.q.Take(r.Bytes) {
+		l := b.leases.mine()
+		if l == nil {
+			l = b.leases.another(b)
+		}
+		if l.declared.Load() != r.Bytes {
+			l.declared.Store(r.Bytes)
+		}
+		return gate.NewLease(l, l.Hold(b.q, r.Bytes)), nil
+	}
+	return b.acquireSlow(ctx, s, b.lease(r.Bytes, 1), &r, light, r.Bytes)
+}
+
+// acquire is Acquire for requests that need looking at.
+func (b *Budget) acquire(ctx context.Context, s *settings, r *gate.Request) (gate.Lease, error) {
+	if s.Mode != gate.Enforce {
+		return b.acquireAnyway(ctx, s, *r)
+	}
+	if s.exempts(r) {
 		return b.acquireExempt(ctx, s, r.Bytes)
 	}
-	factor := s.factor(&r)
+	factor := s.factor(r)
 	if rej := s.tooLarge(r.Bytes, factor); rej != nil {
 		b.sheds.count(rej.Reason)
 		return gate.Lease{}, rej
@@ -246,88 +270,42 @@ func queued(r gate.Request, class int, cost int64) waitq.Request {
 	return waitq.Request{Class: class, Weight: r.Weight, Flow: r.Flow, Cost: cost, Held: max(r.Buffered, 0)}
 }
 
-func (b *Budget) acquireSlow(ctx context.Context, s *settings, l *lease, r gate.Request, class int, cost int64) (gate.Lease, error) {
-	res := b.q.Acquire(ctx, &l.Lease, queued(r.In(ctx), class, cost))
+// acquireSlow waits. Thousands of goroutines may be parked below it, so its frame is
+// kept small: what it does not need while it waits is in functions of its own.
+func (b *Budget) acquireSlow(ctx context.Context, s *settings, l *lease, r *gate.Request, class int, cost int64) (gate.Lease, error) {
+	w := waitq.Request{Class: class, Weight: r.Weight, Flow: r.Flow, Cost: cost, Held: max(r.Buffered, 0)}
+	if w.Weight == 0 || w.Flow == "" {
+		complete(ctx, r, &w)
+	}
+	var res waitq.Result
+	if cost == 0 || ctx.Err() != nil {
+		res = b.q.Acquire(ctx, &l.Lease, w)
+	} else {
+		res = b.q.Wait(ctx, &l.Lease, &w)
+	}
 	if res.Outcome == waitq.Granted {
 		return b.admitted(l, class), nil
 	}
+	return b.refused(ctx, s, l, r, class, cost, res)
+}
+
+// complete takes the flow and the weight from ctx.
+//
+//go:noinline
+func complete(ctx context.Context, r *gate.Request, w *waitq.Request) {
+	in := r.In(ctx)
+	w.Weight, w.Flow = in.Weight, in.Flow
+}
+
+func (b *Budget) refused(ctx context.Context, s *settings, l *lease, r *gate.Request, class int, cost int64, res waitq.Result) (gate.Lease, error) {
 	b.put(l)
 	if now := b.set.Load(); now.Mode != gate.Enforce && res.Outcome != waitq.Canceled {
-		return b.Acquire(ctx, r) // the mode changed while r was on its way to the queue
+		return b.Acquire(ctx, *r) // the mode changed while r was on its way to the queue
 	}
 	return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{
 		Limit: s.limit, Unit: unit,
 		Advice: "raise MaxInflightBytes or QueueTimeout, or send fewer or smaller bodies at once",
 	}, class, cost)
-}
-
-func reasonOf(o waitq.Outcome) gate.Reason {
-	switch o {
-	case waitq.TimedOut:
-		return gate.QueueTimeout
-	case waitq.Hopeless:
-		return gate.Deadline
-	case waitq.Displaced:
-		return gate.Displaced
-	case waitq.Shed:
-		return gate.ResourcePressure
-	case waitq.Closed:
-		return gate.ShuttingDown
-	case waitq.Canceled:
-		return gate.Canceled
-	}
-	return gate.AdmissionBusy
-}
-
-// shed completes and counts the rejection of a request that got no room.
-func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, class int, cost int64) *gate.Rejection {
-	r.Gate, r.Reason, r.Waited = name, reasonOf(res.Outcome), res.Waited
-	if res.Outcome == waitq.Canceled {
-		r.Cause = ctx.Err()
-		if errors.Is(r.Cause, context.DeadlineExceeded) {
-			r.Reason = gate.Deadline
-		}
-	}
-	b.sheds.count(r.Reason)
-	if r.Reason != gate.Canceled {
-		r.RetryAfter = b.retryAfter(class, cost, res.Waited)
-	}
-	return r
-}
-
-// retryAfter is when a body of this cost may find room. Who has waited in vain has
-// seen that it takes longer than that, and where no lease has ended yet, those that
-// are out show how long one lasts at least.
-func (b *Budget) retryAfter(class int, cost int64, waited time.Duration) time.Duration {
-	least := waited
-	if since := b.heavies.oldest(); since != 0 && !b.q.KnowsHold(class) {
-		least = max(least, time.Duration(b.now()-since))
-	}
-	return jitter(max(b.q.RetryAfter(class, cost), min(least, 40*time.Second).Truncate(time.Second)))
-}
-
-// jitter adds 0 to 50 %, in whole seconds, so that those refused together do not
-// come back together.
-func jitter(d time.Duration) time.Duration {
-	s := int64(d / time.Second)
-	return time.Duration(s+rand.Int64N((s+1)/2+1)) * time.Second
-}
-
-// tooLarge returns a rejection for a body of n bytes that can never be admitted.
-func (s *settings) tooLarge(n int64, factor float64) *gate.Rejection {
-	switch {
-	case n > int64(s.HardMaxBodyBytes):
-		return &gate.Rejection{
-			Reason: gate.PayloadTooLarge, Gate: name, Limit: int64(s.HardMaxBodyBytes), Unit: unit,
-			Advice: "send a smaller body, or raise HardMaxBodyBytes",
-		}
-	case n > 0 && scale(n, factor) > s.limit:
-		return &gate.Rejection{
-			Reason: gate.BodyExceedsBudget, Gate: name, Limit: s.limit, Unit: unit,
-			Advice: "the body can never fit: send a smaller one, or raise MaxInflightBytes",
-		}
-	}
-	return nil
 }
 
 func (b *Budget) acquireExempt(ctx context.Context, s *settings, bytes int64) (gate.Lease, error) {

@@ -27,13 +27,15 @@ type lease struct {
 	answered, read atomic.Uint64
 
 	slot int // in the registry, -1 = in none
+
+	// turn is odd while a record of records.near is out. It counts up; in a record of
+	// the pool it stays 0.
+	turn atomic.Uint64
+	_    [64]byte // keeps the next record off this one's line
 }
 
 func (b *Budget) lease(declared int64, factor float64) *lease {
-	l, _ := b.leases.Get().(*lease)
-	if l == nil {
-		l = &lease{b: b, slot: -1}
-	}
+	l := b.leases.get(b)
 	l.describe(declared, factor)
 	return l
 }
@@ -63,7 +65,7 @@ func (b *Budget) put(l *lease) {
 	if l.exempt {
 		b.exempts.Put(l)
 	} else {
-		b.leases.Put(l)
+		b.leases.put(l)
 	}
 }
 
@@ -79,9 +81,15 @@ func (b *Budget) admitted(l *lease, class int) gate.Lease {
 // in the pool.
 func (l *lease) Release(gen uint64) {
 	if l.Lease.Release(gen) {
-		l.b.heavies.remove(l.slot)
-		l.slot = -1
-		l.b.put(l)
+		if l.slot >= 0 {
+			l.b.heavies.remove(l.slot)
+			l.slot = -1
+		}
+		if t := l.turn.Load(); t&1 == 1 {
+			l.turn.Store(t + 1)
+		} else {
+			l.b.put(l)
+		}
 	}
 }
 

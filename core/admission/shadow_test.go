@@ -190,7 +190,7 @@ func TestLeavingEnforceOnTheWay(t *testing.T) {
 		enforced := b.set.Load()
 		reload(t, b, func(c *Config) { c.Mode = mode })
 		r := gate.Request{Bytes: mib}
-		l, err := b.acquireSlow(t.Context(), enforced, b.lease(mib, 1), r, heavy, mib)
+		l, err := b.acquireSlow(t.Context(), enforced, b.lease(mib, 1), &r, heavy, mib)
 		if err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}

@@ -136,7 +136,7 @@ func (b *Budget) Snapshot() Snapshot {
 		out.Admitted += q.Immediate[c] + q.Outcomes[c][waitq.Granted]
 		out.Queued += q.Entered[c]
 	}
-	out.Admitted -= q.Returned
+	out.Admitted += b.leases.taken() - q.Returned
 	for i, r := range reasons {
 		n := b.sheds.n[i].Load()
 		switch {

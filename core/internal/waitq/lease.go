@@ -16,10 +16,12 @@ type Lease struct {
 	// one whose Release moved gen on.
 	q      *Queue
 	charge int64
-	start  int64 // when it was granted; 0 = not timed
-	waited time.Duration
+	start  int64        // when it was granted; 0 = not timed
+	waited atomic.Int64 // read by others too: it counts while gen stands
 	class  int8
 	booked *waiter // the entry of a lease that Book queued
+
+	spare *waiter // waits for the leases of this record, nil until one has to
 }
 
 const changing = 1 << 63
@@ -33,22 +35,35 @@ func (l *Lease) Live(gen uint64) bool { return l.gen.Load()&^changing == gen }
 
 // Waited is how long generation gen stood in the queue, 0 when it is not held.
 func (l *Lease) Waited(gen uint64) time.Duration {
-	if !l.advance(gen, gen|changing) {
+	d := time.Duration(l.waited.Load())
+	if !l.Live(gen) {
 		return 0
 	}
-	d := l.waited
-	l.gen.Store(gen)
 	return d
 }
 
 func (l *Lease) hold(q *Queue, class int, charge, start int64) {
-	l.q, l.class, l.charge, l.start, l.waited, l.booked = q, int8(class), charge, start, 0, nil
+	l.q, l.class, l.charge, l.start, l.booked = q, int8(class), charge, start, nil
+	if l.waited.Load() != 0 { // most often it is, and a load costs less than a store
+		l.waited.Store(0)
+	}
+}
+
+// Hold fills l, which is free, with the cost that Take took from q, and returns
+// its generation. The first 16 and then one in 64 of a record's leases are timed.
+func (l *Lease) Hold(q *Queue, cost int64) uint64 {
+	gen := l.gen.Load()
+	l.hold(q, 0, cost, 0)
+	if gen&sampleMask == 0 || gen < holdSamples {
+		l.start = q.now()
+	}
+	return gen
 }
 
 // Release gives back what generation gen holds, once. It reports whether this
 // call did it: then the record is free, and the caller's to use again.
 func (l *Lease) Release(gen uint64) bool {
-	if !l.advance(gen, gen+1) {
+	if !l.gen.CompareAndSwap(gen, gen+1) && !l.advance(gen, gen+1) {
 		return false
 	}
 	if w := l.booked; w != nil {
@@ -56,7 +71,13 @@ func (l *Lease) Release(gen uint64) bool {
 		l.q.unbook(w)
 		return true
 	}
-	l.q.release(int(l.class), l.charge, l.start)
+	q, class := l.q, int(l.class)
+	if class > 0 {
+		q.classHeld[class].Add(-1)
+	}
+	if s := q.state.Add(l.charge<<countBits - 1); s < 0 || l.start != 0 {
+		q.released(s, class, l.charge, l.start)
+	}
 	return true
 }
 

@@ -152,7 +152,19 @@ func (q *Queue) Acquire(ctx context.Context, l *Lease, r Request) Result {
 	if q.TryAcquire(l, r.Class, r.Cost) {
 		return Result{}
 	}
-	w := q.getWaiter(r)
+	return q.Wait(ctx, l, &r)
+}
+
+// Wait is Acquire for a caller whom Take or TryAcquire has just refused and whose
+// context was not done before that. The cost must be above 0.
+func (q *Queue) Wait(ctx context.Context, l *Lease, r *Request) Result {
+	w := l.spare
+	if w == nil {
+		w = q.getWaiter(*r)
+		l.spare = w
+	} else {
+		w.is(r)
+	}
 	w.deadline = q.deadlineOf(ctx)
 	now := q.now()
 	q.mu.Lock()
@@ -180,13 +192,12 @@ func (q *Queue) settle(ctx context.Context, l *Lease, w *waiter) Result {
 	res := Result{Outcome: w.outcome, Waited: time.Duration(max(w.left-w.arrival, 0))}
 	if w.outcome == Granted {
 		l.hold(q, int(w.class), w.charge, w.left)
-		l.waited = res.Waited
+		l.waited.Store(int64(res.Waited))
 		if ctx.Err() != nil {
 			res.Outcome = Canceled
 			l.giveBack()
 		}
 	}
-	q.putWaiter(w)
 	return res
 }
 

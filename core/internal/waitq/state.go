@@ -44,6 +44,21 @@ func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
 	return true
 }
 
+// Take is TryAcquire in class 0 for a lease that [Lease.Hold] fills afterwards.
+// When it is false nothing was taken, and Acquire is the way. It does not count
+// the grant, which the caller must: a counter that all processors share costs as
+// much as the acquire itself.
+func (q *Queue) Take(cost int64) bool {
+	if q.state.Load() < cost<<countBits {
+		return false
+	}
+	if q.state.Add(1-cost<<countBits) < 0 {
+		q.undo(cost<<countBits - 1)
+		return false
+	}
+	return true
+}
+
 // undo takes back a failed add, which may have hidden room from a dispatch.
 func (q *Queue) undo(delta int64) {
 	if q.state.Add(delta) < 0 {
@@ -64,21 +79,16 @@ func (q *Queue) tryNothing(l *Lease) bool {
 	return true
 }
 
-// release gives back one lease. start is when it was granted, 0 = not timed.
-func (q *Queue) release(class int, charge, start int64) {
-	if class > 0 {
-		q.classHeld[class].Add(-1)
+// released does what follows a release that left the state s, where somebody may
+// wait or the lease was timed.
+func (q *Queue) released(s int64, class int, charge, start int64) {
+	if s >= 0 {
+		if q.mu.TryLock() { // a sample is not worth a wait
+			q.stats.held(class, q.now()-start)
+			q.mu.Unlock()
+		}
+		return
 	}
-	if q.state.Add(charge<<countBits-1) < 0 {
-		q.releasedSlow(class, charge, start)
-	} else if start > 0 && q.mu.TryLock() { // a sample is not worth a wait
-		q.stats.held(class, q.now()-start)
-		q.mu.Unlock()
-	}
-}
-
-// releasedSlow does what follows a release while somebody may wait.
-func (q *Queue) releasedSlow(class int, charge, start int64) {
 	now := q.now()
 	q.mu.Lock()
 	q.releasedLocked(class, charge, start, now)

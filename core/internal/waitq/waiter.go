@@ -33,15 +33,20 @@ func (q *Queue) getWaiter(r Request) *waiter {
 	if w == nil {
 		w = &waiter{ready: make(chan struct{}, 1)}
 	}
-	w.class, w.cost, w.held, w.weight = int8(r.Class), r.Cost, r.Held, uint16(min(max(r.Weight, 1), math.MaxUint16))
+	w.is(&r)
 	return w
 }
 
-// putWaiter takes w back; its token has been taken and nothing points at it.
-func (q *Queue) putWaiter(w *waiter) {
-	*w = waiter{ready: w.ready}
-	q.waiters.Put(w)
+// is makes w, which is in no list and waits for nobody, stand for r.
+func (w *waiter) is(r *Request) {
+	*w = waiter{
+		ready: w.ready, class: int8(r.Class), cost: r.Cost, held: r.Held,
+		weight: uint16(min(max(r.Weight, 1), math.MaxUint16)),
+	}
 }
+
+// putWaiter takes w back; its token has been taken and nothing points at it.
+func (q *Queue) putWaiter(w *waiter) { q.waiters.Put(w) }
 
 // hopeless reports whether w could not finish by its caller's deadline.
 func (w *waiter) hopeless(now, typical int64) bool {
