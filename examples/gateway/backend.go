@@ -27,7 +27,7 @@ const upstreamKey = "GATEWAY_UPSTREAM_KEY"
 
 // openBackend makes the way to the back end at address, or to one in this process where
 // address is "". Its caller owes it a close.
-func openBackend(address, key string, log *slog.Logger) (*backend, error) {
+func openBackend(ctx context.Context, address, key string, log *slog.Logger) (*backend, error) {
 	if !visible(key) {
 		return nil, fmt.Errorf("%s has a character that a header cannot carry: want visible ASCII without spaces", upstreamKey)
 	}
@@ -37,7 +37,7 @@ func openBackend(address, key string, log *slog.Logger) (*backend, error) {
 		b.url, err = parseUpstream(address)
 		return b, err
 	}
-	if b.url, b.stop, err = startMock(); err != nil {
+	if b.url, b.stop, err = startMock(ctx); err != nil {
 		return nil, err
 	}
 	log.Info("no -upstream: calls go to a mock back end in this process", "url", b.url.String())
@@ -56,7 +56,7 @@ func parseUpstream(s string) (*url.URL, error) {
 	if err != nil {
 		return nil, errors.New("-upstream is no URL: want one such as http://127.0.0.1:8081")
 	}
-	wrong := ""
+	var wrong string
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		wrong = "want one such as http://127.0.0.1:8081"
@@ -89,12 +89,12 @@ func newTransport() *http.Transport {
 }
 
 // startMock serves a mock back end on a free port of this machine until stop is called.
-func startMock() (at *url.URL, stop func(), err error) {
+func startMock(ctx context.Context) (at *url.URL, stop func(), err error) {
 	mock, err := upstream.New(upstream.DefaultConfig())
 	if err != nil {
 		return nil, nil, err
 	}
-	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -133,7 +133,7 @@ func TestOtherCalls(t *testing.T) {
 // An answer that comes before the body was read reaches a client that sends on, one that
 // stalls, and one that waits to be asked.
 func TestAnswerBeforeTheBody(t *testing.T) {
-	const text = `{"error": {"message": "too large for me"}}`
+	const text = "too large for me"
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close") // so that net/http does not read on
 		w.WriteHeader(http.StatusRequestEntityTooLarge)

@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	g := new(gateway)
 	g.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &g.level}))
-	w, err := g.open(o, getenv)
+	w, err := g.open(ctx, o, getenv)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "gateway:", err)
 		return 2
@@ -112,7 +112,7 @@ type gateway struct {
 
 // open reads the configuration and opens the gates and the way to the back end. The
 // watcher is nil when there is no file to watch. After an error nothing is open.
-func (g *gateway) open(o options, getenv func(string) string) (*watcher, error) {
+func (g *gateway) open(ctx context.Context, o options, getenv func(string) string) (*watcher, error) {
 	base, err := defaultConfig(getenv)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (g *gateway) open(o options, getenv func(string) string) (*watcher, error) 
 		}
 	}
 	g.applyOwn(c)
-	if g.backend, err = openBackend(o.upstream, getenv(upstreamKey), g.log); err != nil {
+	if g.backend, err = openBackend(ctx, o.upstream, getenv(upstreamKey), g.log); err != nil {
 		return nil, err
 	}
 	if !o.bare {

@@ -101,7 +101,7 @@ func TestEventsDoNotWait(t *testing.T) {
 	a := start(t, "", "-upstream", back.URL)
 	got := make(chan *http.Response, 1)
 	go func() {
-		resp, err := a.client.Do(a.request("/v1/chat/completions", question(true, 0)))
+		resp, err := a.client.Do(a.request("/v1/chat/completions", question(true, 0))) //nolint:bodyclose // it is, by who gets it
 		assert.NoError(t, err)
 		got <- resp
 	}()

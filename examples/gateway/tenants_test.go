@@ -77,7 +77,7 @@ func TestParseTenantsErrors(t *testing.T) {
 		"tenants: [{name: a, key: b, weight: }]":                                           "tenants[0].weight has no value",
 		"tenants: [{name: a, key: b, interactive: 1}]":                                     "tenants[0].interactive is not shown: want true or false",
 		"tenants: [{name: a, key: b, may_set_class: maybe}]":                               "tenants[0].may_set_class is not shown: want true or false",
-		"tenants: [{name: a, key: b, wieght: 1}]":                                          `unknown key "tenants[0].wieght"`,
+		"tenants: [{name: a, key: b, wieght: 1}]":                                          `tenants[0] has an unknown key`,
 		"tenants: [{name: a, key: b, key: c}]":                                             `the key "tenants[0].key" is there twice`,
 		"tenants: [{name: tenant-a, key: b}, {name: c, key: d}, {name: tenant-a, key: e}]": "tenants[2].name is that of tenants[0]",
 		"tenants: [{name: a, key: b}, {name: c, key: secret-d}, {name: e, key: secret-d}]": "tenants[2].key is that of tenants[1]",
@@ -250,7 +250,7 @@ func TestIdentify(t *testing.T) {
 		{key: "b", says: []string{"bulk", "bulk"}, status: 400},
 		{key: "x", says: []string{"urgent"}, status: 401},
 	} {
-		r := httptest.NewRequest(http.MethodPost, "/v1/messages", nil)
+		r := httptest.NewRequest(http.MethodPost, "/v1/messages", http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+c.key)
 		r.Header["Headgate-Class"] = c.says
 		before := r.Header.Clone()
@@ -275,7 +275,7 @@ func TestIdentify(t *testing.T) {
 	}
 
 	// Without tenants nobody has a flow or may name a class, and keys are the back end's.
-	r := httptest.NewRequest(http.MethodPost, "/v1/messages", nil)
+	r := httptest.NewRequest(http.MethodPost, "/v1/messages", http.NoBody)
 	r.Header.Set("Authorization", "Bearer mine")
 	r.Header.Set("Headgate-Class", "interactive")
 	in, p := new(roster).identify(apis[1], r)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -24,14 +25,21 @@ func decodeStrict(text []byte, into any) error {
 	if errors.Is(err, io.EOF) || err == nil && (len(doc.Content) == 0 || doc.Content[0].Tag == "!!null") {
 		return errors.New("the file is empty")
 	}
-	if err != nil {
-		return err
+	if err != nil { // what it quotes may be a tenant's key
+		return errors.New(quoted.ReplaceAllString(err.Error(), "(not shown)"))
 	}
 	if !errors.Is(d.Decode(&more), io.EOF) {
 		return errors.New("there is more after the first YAML document")
 	}
 	return set(reflect.ValueOf(into).Elem(), doc.Content[0], "")
 }
+
+// quoted is what the yaml package repeats of a document.
+var quoted = regexp.MustCompile("'[^']*'|`[^`]*`|\"[^\"]*\"")
+
+// secret reports whether what stands at path must not be shown: it may be a
+// tenant's key, wherever below tenants somebody has put it.
+func secret(path string) bool { return strings.HasPrefix(path, "tenants") }
 
 // set sets v to what n holds. path is where n stands: "admission.queue_timeout".
 func set(v reflect.Value, n *yaml.Node, path string) error {
@@ -66,6 +74,8 @@ func setFields(v reflect.Value, n *yaml.Node, path string) error {
 		at := strings.TrimPrefix(path+"."+key.Value, ".")
 		field, known := fields[key.Value]
 		switch {
+		case !known && secret(path):
+			return fmt.Errorf("line %d: %s has an unknown key (not shown)", key.Line, path)
 		case !known:
 			return fmt.Errorf("line %d: unknown key %.80q", key.Line, at)
 		case seen[key.Value]:
@@ -117,7 +127,7 @@ func fieldsByKey(v reflect.Value) map[string]reflect.Value {
 // name the key, so only those of types that read themselves are repeated.
 func wrong(v reflect.Value, n *yaml.Node, path string, err error) error {
 	var mismatch *yaml.TypeError
-	if err == nil || errors.As(err, &mismatch) {
+	if err == nil || errors.As(err, &mismatch) || secret(path) {
 		err = errors.New("want " + kindOf(v))
 	}
 	if path == "" {
@@ -130,8 +140,8 @@ func wrong(v reflect.Value, n *yaml.Node, path string, err error) error {
 	case yaml.SequenceNode:
 		value = "a list"
 	case yaml.ScalarNode:
-		if strings.HasPrefix(path, "tenants") {
-			value = "not shown" // it may be a key
+		if secret(path) {
+			value = "not shown"
 		}
 	}
 	return fmt.Errorf("line %d: %s is %s: %w", n.Line, path, value, err)
