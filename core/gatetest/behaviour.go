@@ -154,6 +154,12 @@ func (c *script) observed(x Exchange) error {
 // leftover leaves a reader behind. Where bodies are buffered it may not: the buffer
 // is the next request's.
 func (c *script) leftover(x Exchange) error {
+	if x.Header(argHeader) == "acquire" {
+		if err := x.Acquire(c.second, gate.Request{}); err != nil {
+			return err
+		}
+		defer x.Release(c.second)
+	}
 	if body := x.Body(); !c.deviations.BuffersBodies {
 		go func() {
 			<-c.letGo

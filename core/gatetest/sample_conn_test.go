@@ -133,8 +133,9 @@ func (a sample) closes(r *http.Request) bool {
 	return r.ProtoMajor == 1 && a.unread(r)
 }
 
-// wrap puts the body of in under its lease.
-func (a sample) wrap(w http.ResponseWriter, in *http.Request, lease gate.Lease) *sampleSource {
+// wrap puts the body of in under its lease. Deadlines are moved only where somebody
+// tells when the handler has returned.
+func (a sample) wrap(w http.ResponseWriter, in *http.Request, lease gate.Lease, deadlines bool) *sampleSource {
 	if b, ok := in.Body.(*sampleBody); ok {
 		if !a.has("has one lease for the body") {
 			in.Body = &sampleBody{lease.Body(b, b.setReadDeadline), b.sampleSource}
@@ -156,8 +157,8 @@ func (a sample) wrap(w http.ResponseWriter, in *http.Request, lease gate.Lease) 
 		s.atEnd = lease.Release
 	}
 	set := s.setReadDeadline
-	if a.has("lets slow senders be") {
-		set = nil
+	if a.has("lets slow senders be") || !deadlines {
+		set, s.fresh, s.end = nil, false, time.Time{}
 	}
 	in.Body = &sampleBody{lease.Body(s, set), s}
 	return s
@@ -218,7 +219,7 @@ func (s *sampleSource) moveLocked(t time.Time) error {
 func (s *sampleSource) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.one && s.failed && !s.over && !s.a.has("lingers without end") {
+	if s.one && !s.over && !s.a.has("lingers without end") {
 		_ = s.moveLocked(time.Now().Add(time.Second))
 	}
 	s.left = !s.a.has("moves deadlines for ever")

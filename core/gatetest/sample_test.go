@@ -140,7 +140,7 @@ func (a sample) serve(w http.ResponseWriter, r *http.Request, o Options, lease g
 	default:
 		in = r.WithContext(ctx)
 	}
-	if s := a.wrap(w, in, lease); s != nil {
+	if s := a.wrap(w, in, lease, true); s != nil {
 		defer s.leave()
 	}
 	if a.has("wraps the body in place") {
@@ -299,7 +299,7 @@ func (x *sampleExchange) Acquire(g gate.Gate, q gate.Request) error {
 	if err == nil {
 		x.R = x.R.WithContext(lease.In(x.R.Context(), g))
 		if !x.a.has("asks inside without the body") {
-			x.a.wrap(x.W, x.R, lease)
+			x.a.wrap(x.W, x.R, lease, x.a.has("moves deadlines of others"))
 		}
 	}
 	return err
@@ -343,18 +343,8 @@ type sampleBody struct {
 	*sampleSource
 }
 
-// Read notes that the handler was told of an error.
-func (b *sampleBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		b.mu.Lock()
-		b.failed = true
-		b.mu.Unlock()
-	}
-	return n, err
-}
-
-func (b *sampleBody) Close() error { return b.ReadCloser.Close() }
+func (b *sampleBody) Read(p []byte) (int, error) { return b.ReadCloser.Read(p) }
+func (b *sampleBody) Close() error               { return b.ReadCloser.Close() }
 
 // sampleSource is the body below, and its connection's read deadline.
 type sampleSource struct {
@@ -364,7 +354,7 @@ type sampleSource struct {
 	one bool // HTTP/1
 
 	mu                        sync.Mutex
-	left, over, failed, fresh bool
-	end                       time.Time
-	atEnd                     func()
+	left, over, fresh bool
+	end               time.Time
+	atEnd             func()
 }

@@ -90,8 +90,8 @@ func refusalReaches(e *env) {
 	s.silent()
 }
 
-// lingerBounded: a refused body that does not come does not keep its connection,
-// whoever has refused it.
+// lingerBounded: a body that nobody reads and that does not come does not keep its
+// connection, whoever has answered.
 func lingerBounded(e *env) {
 	if e.BuffersBodies {
 		e.declared("BuffersBodies")
@@ -104,10 +104,13 @@ func lingerBounded(e *env) {
 	for _, s := range []*server{
 		e.start(Options{Gate: e.slots(0, 0)}), e.start(Options{Gate: e.slots(1, 0)}, withFail),
 	} {
-		c := s.dial()
-		c.say("POST "+string(Fail), "Content-Length: 4096", argHeader+": unread")
+		conns = append(conns, s.dial())
+		conns[len(conns)-1].say("POST "+string(Fail), "Content-Length: 4096", argHeader+": unread")
+	}
+	admitted := e.start(Options{Gate: e.slots(1, 0)}).dial()
+	admitted.say("POST "+string(Ignore), "Content-Length: 4096")
+	for _, c := range append(conns, admitted) {
 		c.write(strings.Repeat("x", 44))
-		conns = append(conns, c)
 	}
 	for _, c := range conns {
 		a := c.answer()
@@ -115,6 +118,8 @@ func lingerBounded(e *env) {
 		equal(e, "Connection: close", a.Close, true)
 		equal(e, "after the answer", c.rest(), "") // and it ends
 	}
+	equal(e, "status of who was admitted", admitted.answer().StatusCode, http.StatusOK)
+	equal(e, "after the answer", admitted.rest(), "")
 }
 
 // noSmuggling: what follows in a refused body is never taken for a request.
@@ -246,6 +251,7 @@ func connectionLost(e *env) {
 	giveBack := e.fill(b, 7*mib)
 	defer giveBack()
 	s := e.start(Options{Gate: b})
+	s.get(call{route: Ignore}) // HTTP/2 has its one connection now
 	ctx, leave := context.WithCancel(e.ctx)
 	defer leave()
 	calls := []call{

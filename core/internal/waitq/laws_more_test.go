@@ -268,7 +268,7 @@ func TestTurnLapses(t *testing.T) {
 		late[1].wants(t, Queued)
 		time.Sleep(2*time.Second - 1)
 		late[1].wants(t, Queued)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantAll(t, Granted, late[1:]...)
 		wide.wants(t, Queued)
