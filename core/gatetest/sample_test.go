@@ -353,7 +353,7 @@ type sampleSource struct {
 	w   http.ResponseWriter
 	one bool // HTTP/1
 
-	mu                        sync.Mutex
+	mu                sync.Mutex
 	left, over, fresh bool
 	end               time.Time
 	atEnd             func()
