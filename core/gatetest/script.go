@@ -32,7 +32,7 @@ type script struct {
 
 	events    chan string   // each is an event of Events
 	letGo     chan struct{} // closed: what holds goes on
-	leftovers chan string   // what the readers left behind have met
+	leftovers chan any      // panics of the readers that were left behind, nil where there is none
 	failed    atomic.Pointer[gate.Rejection]
 
 	read    atomic.Int64 // bytes of bodies that handlers have read
@@ -50,7 +50,7 @@ type script struct {
 func newScript(errorf func(string, ...any), d Deviations) *script {
 	return &script{
 		errorf: errorf, deviations: d, events: make(chan string), letGo: make(chan struct{}),
-		leftovers: make(chan string, 10), entered: map[Route]int{},
+		leftovers: make(chan any, 10), entered: map[Route]int{},
 	}
 }
 

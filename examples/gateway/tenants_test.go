@@ -328,7 +328,7 @@ func TestReloadTenants(t *testing.T) {
 	for yaml, why := range map[string]string{
 		"tenants: [{name: a, key: secret-alice}, {name: a, key: secret-b}]": "tenants[1].name is that of tenants[0]",
 		"tenants: [{name: a, key: secret-alice, weight: 0}]":                "tenants[0].weight is 0",
-		"tenants: [{name: tenant-a, kye: secret-alice}]":                    "tenants[0].kye",
+		"tenants: [{name: tenant-a, kye: secret-alice}]":                    "tenants[0] has an unknown key",
 	} {
 		a.write(yaml)
 		a.logs(why)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/headgate-go/headgate/adapters/nethttp"
@@ -36,7 +37,7 @@ func main() {
 			log.Fatal(err)
 		}
 	}()
-	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	<-stop.Done()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

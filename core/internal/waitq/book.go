@@ -12,9 +12,10 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 	}
 	w := q.getWaiter(r)
 	w.deadline, w.booked = never, true
+	flow := flowKey(r.Flow)
 	now := q.now()
 	q.mu.Lock()
-	q.enterLocked(w, r.Flow, now)
+	q.enterLocked(w, flow, now)
 	queued, outcome := w.queued, w.outcome
 	switch {
 	case queued:

@@ -3,6 +3,7 @@ package waitq
 import (
 	"context"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -298,5 +299,25 @@ func TestAgedFlowGivesWay(t *testing.T) {
 		own := ask(q, Request{Cost: 1, Flow: "flood"}) // its own flow is the longest
 		own.wants(t, Full)
 		releaseAll(append(flood[:4], holder, other)...)
+	})
+}
+
+// TestK1LongFlows: a flow's name is kept in bounded memory, and long ones differ.
+func TestK1LongFlows(t *testing.T) {
+	bubble(t, conf(1), func(t *testing.T, q *Queue) {
+		long := strings.Repeat("k", 64<<10)
+		calls := []*call{ask(q, Request{Cost: 1})}
+		for _, flow := range []string{long, long + "2", long, "short"} {
+			calls = append(calls, ask(q, Request{Cost: 1, Flow: flow}))
+		}
+		if n := len(q.classes[0].flows); n != 3 {
+			t.Errorf("%d flows, want 3", n)
+		}
+		for name := range q.classes[0].flows {
+			if len(name) > 128 {
+				t.Errorf("a name of %d bytes is kept", len(name))
+			}
+		}
+		releaseAll(calls...)
 	})
 }

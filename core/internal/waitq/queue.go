@@ -37,7 +37,7 @@ type Config struct {
 type Request struct {
 	Class  int    // 0 to Classes-1
 	Weight int    // share of the flow, at least 1
-	Flow   string // fairness key inside the class
+	Flow   string // fairness key inside the class; one over 128 bytes is kept as its digest
 	Cost   int64  // 0 to MaxLimit; 0 takes no room and never waits
 	Held   int64  // what the waiter holds in memory while it waits
 }
@@ -166,9 +166,10 @@ func (q *Queue) Wait(ctx context.Context, l *Lease, r *Request) Result {
 		w.is(r)
 	}
 	w.deadline = q.deadlineOf(ctx)
+	flow := flowKey(r.Flow)
 	now := q.now()
 	q.mu.Lock()
-	q.enterLocked(w, r.Flow, now)
+	q.enterLocked(w, flow, now)
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()

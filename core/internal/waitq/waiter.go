@@ -1,6 +1,9 @@
 package waitq
 
-import "math"
+import (
+	"crypto/sha256"
+	"math"
+)
 
 // waiter is one caller in the queue. It is 128 bytes, its channel 96.
 type waiter struct {
@@ -64,4 +67,13 @@ func (l wakeList) wake() {
 		w.ready <- struct{}{}
 		w = next
 	}
+}
+
+// flowKey bounds what a waiter keeps of a flow's name: a client may have made it.
+func flowKey(flow string) string {
+	if len(flow) <= 128 {
+		return flow
+	}
+	sum := sha256.Sum256([]byte(flow))
+	return string(sum[:])
 }
