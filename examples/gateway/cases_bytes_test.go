@@ -164,7 +164,7 @@ func caseA14(t *testing.T) {
 func caseA15(t *testing.T) {
 	a := start(t, strings.Replace(smallBudget, "queue_timeout: 1m", "queue_timeout: 500ms", 1))
 	release := a.fill()
-	for range 5 {
+	for range 2 {
 		c := a.dial()
 		c.post("/echo", contentLength(mib))
 		a.until("it waits", func(s status) bool {
@@ -245,6 +245,13 @@ func caseA22(t *testing.T) {
 	body := random(40)
 	resp, answer := a.do(http.MethodPost, "/echo", struct{ io.Reader }{strings.NewReader(string(body))})
 	requireEcho(t, body, resp, answer)
+	for _, n := range []int{101, 64 << 10, 64<<10 + 1} { // the cap holds all the same
+		c := a.dial()
+		c.post("/echo", "Transfer-Encoding: chunked")
+		c.say(strconv.FormatInt(int64(n), 16) + "\r\n" + strings.Repeat("x", n) + "\r\n0\r\n\r\n")
+		resp, answer = c.answer()
+		requireRefused(t, resp, answer, 413, "payload_too_large")
+	}
 	a.untilZero()
 }
 

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"io"
+	"testing"
+	"time"
+)
 
 // Public reports of what went wrong for others, run against the gateway from outside:
 // over sockets, with its configuration file and its status. The ids are those of the
@@ -76,4 +80,26 @@ func (a *app) refused(n int, answers <-chan answered, status int, reason string)
 		who[got.i] = true
 	}
 	return who
+}
+
+// trickle sends a byte now and then, as slow clients do, until it is answered.
+func trickle(c *rawConn, every time.Duration) answered {
+	done := make(chan answered, 1)
+	go func() {
+		head, answer, err := c.tryAnswer()
+		if err != nil {
+			answer = err.Error()
+		}
+		done <- answered{head: head, answer: answer}
+	}()
+	tick := time.NewTicker(every) // a real client on a real socket
+	defer tick.Stop()
+	for {
+		select {
+		case got := <-done:
+			return got
+		case <-tick.C:
+			_, _ = io.WriteString(c, "x")
+		}
+	}
 }

@@ -19,33 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trickle sends a byte now and then, as slow clients do, until it is answered.
-func trickle(c *rawConn, every time.Duration) answered {
-	done := make(chan answered, 1)
-	go func() {
-		head, answer, err := c.tryAnswer()
-		if err != nil {
-			answer = err.Error()
-		}
-		done <- answered{head: head, answer: answer}
-	}()
-	tick := time.NewTicker(every) // a real client on a real socket
-	defer tick.Stop()
-	for {
-		select {
-		case got := <-done:
-			return got
-		case <-tick.C:
-			_, _ = io.WriteString(c, "x")
-		}
-	}
-}
-
 // Slow senders cannot pin the budget: while somebody waits they are ended after 2 s, otherwise
 // when the time for a body is over.
 func caseA6(t *testing.T) {
 	t.Parallel()
-	a := start(t, "admission: {max_inflight_bytes: 10MiB, queue_timeout: 1m, body_idle: 5s, body_timeout: 5s}")
+	a := start(t, "admission: {max_inflight_bytes: 10MiB, queue_timeout: 1m, body_idle: 5s, body_timeout: 3s}")
 	slow := make(chan answered, 2)
 	for range 2 {
 		c := a.dial()
