@@ -223,7 +223,9 @@ func (b *Budget) acquireAnyway(ctx context.Context, s *settings, r gate.Request)
 	}
 	if closed {
 		l.Release()
-		return gate.Lease{}, b.shed(ctx, waitq.Result{Outcome: waitq.Closed}, &gate.Rejection{}, light, 0)
+		return gate.Lease{}, b.shed(ctx, waitq.Result{Outcome: waitq.Closed}, &gate.Rejection{
+			Advice: "this process is shutting down: another one may serve the request",
+		}, light, 0)
 	}
 	return l, nil
 }

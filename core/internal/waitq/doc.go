@@ -102,8 +102,11 @@
 //
 // # Cost
 //
-// With n waiters in f flows: acquire and release without a queue are 3 atomic
-// adds, no lock, no allocation, and no clock but for one grant in 64 and the first 63. Enqueue,
+// With n waiters in f flows: without a queue, an acquire and a release are one
+// atomic add each on the state word and one compare-and-swap on the lease, no lock
+// and no allocation. TryAcquire counts its grant with one add more, and reads the
+// clock for the first 63 of a class and then one in 64; Take leaves the count to
+// the caller, and the clock is read for one in 64 of a lease's generations. Enqueue,
 // grant and cancel are O(log f). A shrunken timeout, a class limit, or expiry is
 // O(1) plus O(log f) for each waiter that it removes. The flow heap for a full
 // queue is built on the first overflow, O(f), and kept until the queue is half
