@@ -27,10 +27,7 @@ const (
 
 // build builds the gateway into dir and returns the program's path.
 func build(ctx context.Context, dir string) (string, error) {
-	bin := filepath.Join(dir, "gateway")
-	if runtime.GOOS == "windows" {
-		bin += ".exe"
-	}
+	bin := executable(dir, "gateway")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, gateway)
 	// Without cgo, threads have no stacks that a memory limit would count.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -38,6 +35,14 @@ func build(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("cannot build the gateway, run storm in the examples module: %w\n%s", err, bytes.TrimSpace(out))
 	}
 	return bin, nil
+}
+
+// executable is the path of a program in dir.
+func executable(dir, name string) string {
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	return filepath.Join(dir, name)
 }
 
 // app is a running process of the app.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +23,7 @@ type verdict string
 
 const (
 	answered verdict = "answered" // 200 with the right byte count and digest
-	refused  verdict = "refused"  // an answer that names headgate's reason
+	refused  verdict = "refused"  // an answer that names headgate's reason, or has a status that another library refuses with
 	wrong    verdict = "wrong"    // any other answer
 	lost     verdict = "lost"     // no answer, or one cut short
 )
@@ -45,6 +46,8 @@ type client struct {
 	http   *http.Client
 	pool   pool
 	flight *flight
+	// refusals are the statuses with which the app refuses, besides what names headgate's reason.
+	refusals []int
 }
 
 func newClient(base string, p pool) *client {
@@ -87,13 +90,16 @@ func (c *client) send(ctx context.Context, k call, due time.Time) (verdict, stri
 	if err != nil {
 		return lost, cause(err)
 	}
-	return judge(k, resp, text)
+	return c.judge(k, resp, text)
 }
 
 // judge says what an answer is.
-func judge(k call, resp *http.Response, text []byte) (verdict, string) {
+func (c *client) judge(k call, resp *http.Response, text []byte) (verdict, string) {
 	if reason := resp.Header.Get(gate.MarkerHeader); reason != "" {
 		return refused, reason
+	}
+	if slices.Contains(c.refusals, resp.StatusCode) {
+		return refused, fmt.Sprintf("status %d", resp.StatusCode)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return wrong, fmt.Sprintf("status %d", resp.StatusCode)

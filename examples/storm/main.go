@@ -1,9 +1,14 @@
-// Storm plays the same load against the same app twice, without headgate and with
-// it, and prints what became of every request, of the bytes and of the memory.
+// Storm plays the same load against the same app without headgate and with it, and,
+// where so is asked, with other libraries in its place. It prints what became of every
+// request, of the bytes and of the memory.
 //
 //	go run ./storm -scenario bodies -report report.html
+//	go run ./storm -scenario all -against chi,failsafe,gozero -json results.json
 //
-// Run it from the examples module: it builds the gateway of this module.
+// Run it from the examples module: it builds the gateway of this module, and for
+// -against the command app of the module examples/versus. The table goes to standard
+// output, how it goes meanwhile to standard error. README.md says what is played and
+// what the numbers are.
 package main
 
 import (
@@ -13,18 +18,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
 )
 
 func main() {
-	// Whatever ends the storm, the app must be stopped and its cgroup removed: also a
-	// terminal that is closed, and a pipe that nobody reads.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := untilSignal(context.Background())
 	code := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -32,16 +33,20 @@ func main() {
 
 // options are the flags.
 type options struct {
-	scenario string
-	trace    string
-	report   string
-	duration time.Duration
-	speed    float64
-	limit    int
-	seed     uint64
-	memory   gate.Size
-	limitBy  string
-	verbose  bool
+	scenario  string
+	against   string
+	peerLimit int
+	trace     string
+	report    string
+	json      string
+	duration  time.Duration
+	speed     float64
+	limit     int
+	seed      uint64
+	memory    gate.Size
+	limitBy   string
+	quiet     bool
+	verbose   bool
 }
 
 // run is the program. It returns the exit status: 0 when the storm was played to its
@@ -55,9 +60,20 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		_, _ = fmt.Fprintln(stderr, "storm:", err)
 		return 2
 	}
-	s, results, err := play(ctx, o, env, stderr)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shared := &sharedWriter{to: stderr, broken: cancel}
+	var p progress
+	if !o.quiet {
+		p = progress{to: shared, live: isTerminal(stderr) && !o.verbose}
+	}
+	var log io.Writer
+	if o.verbose {
+		log = shared
+	}
+	storms, err := play(ctx, o, env, p, log)
 	if err == nil {
-		err = newReport(s, o, results).publish(stdout, o.report)
+		err = publish(o, storms, stdout)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -75,14 +91,18 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f := flag.NewFlagSet("storm", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.scenario, "scenario", "bodies", "what to play: "+names())
+	f.StringVar(&o.against, "against", "", "play it also against the app with other libraries in place of headgate: `names` of "+peerNames()+", with commas between")
+	f.IntVar(&o.peerLimit, "peer-limit", 0, "how many requests those let in at once (default: as many as have room in headgate's budget)")
 	f.StringVar(&o.trace, "trace", "", "play the arrivals of this CSV `file` instead of the scenario's own")
-	f.StringVar(&o.report, "report", "", "write an HTML report to this `file`")
+	f.StringVar(&o.report, "report", "", "write an HTML report to this `file`, and the results as JSON beside it")
+	f.StringVar(&o.json, "json", "", "write the results as JSON to this `file` (default: the -report's name, with .json)")
 	f.DurationVar(&o.duration, "duration", 0, "how long requests arrive (default: the scenario's own, 20s of a trace)")
 	f.Float64Var(&o.speed, "speed", 0, "how many seconds of a trace pass in one (default: 10, and 1 for arrival laws)")
 	f.IntVar(&o.limit, "limit", 0, "at most so many requests of a trace (default: all)")
 	f.Uint64Var(&o.seed, "seed", 1, "the same seed makes the same load")
 	f.TextVar(&o.memory, "memory", o.memory, "memory limit of the app, 0 = none")
 	f.StringVar(&o.limitBy, "limit-by", limitAuto, "what enforces the limit: auto, cgroup or rlimit")
+	f.BoolVar(&o.quiet, "quiet", false, "do not tell how it goes")
 	f.BoolVar(&o.verbose, "v", false, "show the app's log")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -105,20 +125,43 @@ func (o *options) validate(rest []string) error {
 		return fmt.Errorf("-speed is %v: want more than 0, at most 1000000", o.speed)
 	case o.limit < 0:
 		return fmt.Errorf("-limit is %d: want at least 1, or 0 for all", o.limit)
+	case o.peerLimit < 0 || o.peerLimit > maxCalls:
+		return fmt.Errorf("-peer-limit is %d: want 1 to %d, or 0 to have it chosen", o.peerLimit, maxCalls)
 	case o.memory != 0 && (o.memory < minMemory || o.memory > maxMemory):
 		return fmt.Errorf("-memory is %v: want %v to %v, or 0 for none", o.memory, minMemory, maxMemory)
 	case o.limitBy != limitAuto && o.limitBy != limitCgroup && o.limitBy != limitRlimit:
 		return fmt.Errorf("-limit-by is %q: want auto, cgroup or rlimit", o.limitBy)
 	case o.trace == "" && (o.speed != 0 || o.limit != 0):
 		return errors.New("-speed and -limit are for a -trace")
+	case o.trace != "" && o.scenario == everything:
+		return errors.New("-trace takes the place of one scenario's load: not with -scenario all")
+	case o.against == "" && o.peerLimit != 0:
+		return errors.New("-peer-limit is for -against")
 	}
-	if o.report != "" { // known now, not after the storm
-		if dir, err := os.Stat(filepath.Dir(o.report)); err != nil || !dir.IsDir() {
-			return fmt.Errorf("-report is %q: %s is not a directory", o.report, filepath.Dir(o.report))
-		}
+	if err := o.validateFiles(); err != nil {
+		return err
+	}
+	if _, err := parsePeers(o.against); err != nil {
+		return err
 	}
 	_, err := find(o.scenario)
 	return err
+}
+
+// validateFiles finds what would be found only after the storm otherwise.
+func (o *options) validateFiles() error {
+	for _, f := range []struct{ flag, name string }{{"-report", o.report}, {"-json", o.json}} {
+		if f.name == "" {
+			continue
+		}
+		if dir, err := os.Stat(filepath.Dir(f.name)); err != nil || !dir.IsDir() {
+			return fmt.Errorf("%s is %q: %s is not a directory", f.flag, f.name, filepath.Dir(f.name))
+		}
+	}
+	if o.report != "" && filepath.Clean(o.report) == filepath.Clean(o.jsonFile()) {
+		return fmt.Errorf("-report is %q: that is where the JSON goes; name the page .html, or leave it out and say -json", o.report)
+	}
+	return nil
 }
 
 // A Go process does not start in less, and a shell counts limits in KiB.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,14 +36,21 @@ func TestMain(m *testing.M) {
 }
 
 // standIn is an app as small as can be: "serve" does what the gateway does, "refuse"
-// refuses bodies, "crash" ends at the first body, "fail" at once.
+// refuses bodies, "crash" ends at the first body, "fail" at once. With another library
+// it refuses empty bodies.
 func standIn(mode string) {
 	if mode == "fail" {
 		fmt.Fprintln(os.Stderr, "no such config")
 		os.Exit(3)
 	}
+	fmt.Fprintln(os.Stderr, strings.Join(os.Args[1:], " "))
+	library := slices.Contains(os.Args, "-with")
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /echo", func(w http.ResponseWriter, r *http.Request) {
+		if library && r.ContentLength == 0 {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
 		switch mode {
 		case "crash":
 			fmt.Fprint(os.Stderr, "fatal error: runtime: out of mem", "ory\n", strings.Repeat("stack\n", tailBytes))
@@ -60,6 +69,9 @@ func standIn(mode string) {
 	})
 	mux.HandleFunc("GET /headgate/status", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"admission": {"inflight_bytes": 7340032, "max_inflight_bytes": 8388608, "budget_source": "cgroup", "waiting": 3}}`)
+	})
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"with": "chi", "inflight_bytes": 5242880, "waiting": 2}`)
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +98,7 @@ func standInApp(t *testing.T, mode string) (argv, env []string) {
 
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"-scenario hail", `-scenario is "hail": want bodies`},
+		{"-scenario hail", `-scenario is "hail": want bodies, or all`},
 		{"-nonsense", "flag provided but not defined: -nonsense"},
 		{"bodies", `unexpected argument "bodies"`},
 		{"-duration -1s", "-duration is -1s"},
@@ -98,6 +110,15 @@ func TestArguments(t *testing.T) {
 		{"-memory lots", "want a whole number of bytes"},
 		{"-limit-by hope", `-limit-by is "hope": want auto, cgroup or rlimit`},
 		{"-report nowhere/report.html", `-report is "nowhere/report.html": nowhere is not a directory`},
+		{"-json nowhere/report.json", `-json is "nowhere/report.json": nowhere is not a directory`},
+		{"-report report.json", `-report is "report.json": that is where the JSON goes`},
+		{"-report x.html -json ./x.html", `-report is "x.html": that is where the JSON goes`},
+		{"-scenario all -trace x", "-trace takes the place of one scenario's load: not with -scenario all"},
+		{"-against nginx", `-against names "nginx": want chi, failsafe, gozero`},
+		{"-against chi,,gozero", `-against names "": want chi, failsafe, gozero`},
+		{"-against chi,chi", "-against names chi twice"},
+		{"-against chi -peer-limit -1", "-peer-limit is -1"},
+		{"-peer-limit 4", "-peer-limit is for -against"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(context.Background(), strings.Fields(c.args), nil, &stdout, &stderr)
@@ -111,7 +132,8 @@ func TestHelpNamesTheScenarios(t *testing.T) {
 	var stderr bytes.Buffer
 	_, err := parse([]string{"-h"}, &stderr)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	assert.Contains(t, stderr.String(), "what to play: bodies")
+	assert.Contains(t, stderr.String(), "what to play: bodies, or all")
+	assert.Contains(t, stderr.String(), "chi, failsafe, gozero")
 	assert.Equal(t, 0, run(context.Background(), []string{"-h"}, nil, io.Discard, io.Discard))
 }
 
@@ -138,18 +160,19 @@ func TestStorm(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "report.html")
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	var progress bytes.Buffer
+	var told bytes.Buffer
 	o, err := parse([]string{"-duration", "1s", "-report", report}, io.Discard)
 	require.NoError(t, err)
-	s, results, err := play(ctx, o, os.Environ(), &progress)
-	require.NoError(t, err, progress.String())
+	storms, err := play(ctx, o, os.Environ(), progress{to: &told}, nil)
+	require.NoError(t, err, told.String())
+	require.Len(t, storms, 1)
+	s := storms[0]
 	var table bytes.Buffer
-	rep := newReport(s, o, results)
-	require.NoError(t, rep.publish(&table, o.report))
+	require.NoError(t, publish(o, storms, &table))
 	t.Logf("\n%s", &table)
 
-	require.Len(t, results, 2)
-	bare, with := summarise(results[0]), summarise(results[1])
+	require.Len(t, s.results, 2)
+	bare, with := summarise(s.results[0]), summarise(s.results[1])
 	for _, r := range []row{bare, with} {
 		assert.Equal(t, len(s.calls), r.total, r.name)
 		assert.Equal(t, r.total, r.answered+r.refused.sum()+r.lost.sum()+r.wrong.sum(), r.name)
@@ -165,4 +188,9 @@ func TestStorm(t *testing.T) {
 	page, err := os.ReadFile(report)
 	require.NoError(t, err)
 	assert.Contains(t, string(page), "</html>")
+	text, err := os.ReadFile(strings.TrimSuffix(report, ".html") + ".json")
+	require.NoError(t, err)
+	var r results
+	require.NoError(t, json.Unmarshal(text, &r))
+	assert.Equal(t, *newResults(o, storms), r, "nothing is lost on the way to the file")
 }

@@ -17,9 +17,9 @@ func plan(t *testing.T, args ...string) []call {
 	t.Helper()
 	o, err := parse(args, io.Discard)
 	require.NoError(t, err)
-	sc, err := find(o.scenario)
+	chosen, err := find(o.scenario)
 	require.NoError(t, err)
-	s, err := prepare(o, sc)
+	s, err := prepare(o, chosen[0])
 	require.NoError(t, err)
 	return s.calls
 }

@@ -33,12 +33,20 @@ var uplotJS string
 //go:embed assets/uPlot.min.css
 var uplotCSS string
 
-// report is what the table and the page are made of.
+// report is what the tables and the page are made of.
 type report struct {
+	Sections []section
+	Heads    []string // of each table
+	Notes    []string // what they mean
+
+	columns []column
+}
+
+// section is of one scenario.
+type section struct {
 	Title   string
 	Setting string   // how the apps ran
-	Summary []string // a sentence for each
-	Heads   []string
+	Summary []string // a sentence for each app
 	Rows    [][]string
 	Notes   []string
 	Bars    []bar
@@ -73,21 +81,37 @@ type series struct {
 	Died    float64 `json:"died"`    // 0 = it did not
 }
 
-func newReport(s *storm, o options, results []result) *report {
-	r := &report{Title: fmt.Sprintf("%s; %d requests, seed %d", s.title, len(s.calls), o.seed)}
-	r.Setting = fmt.Sprintf("Each app: %s, GOMEMLIMIT %s; %d CPUs, %s/%s",
-		s.limit, cmp.Or(variable(s.env, "GOMEMLIMIT"), "unset"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	for _, c := range columns() {
-		r.Heads = append(r.Heads, c[0])
-		if c[1] != "" {
-			r.Notes = append(r.Notes, c[0]+": "+c[1])
+func newReport(o options, storms []*storm) *report {
+	r := &report{columns: columns(o.against != "")}
+	for _, c := range r.columns {
+		r.Heads = append(r.Heads, c.head)
+		if c.note != "" {
+			r.Notes = append(r.Notes, c.head+": "+c.note)
 		}
 	}
-	r.Data.Limit = s.bytes
-	for _, res := range results {
-		r.add(res)
+	for _, s := range storms {
+		r.Sections = append(r.Sections, r.section(o, s))
 	}
 	return r
+}
+
+func (r *report) section(o options, s *storm) section {
+	sec := section{
+		Title: fmt.Sprintf("%s; %d requests, seed %d", s.title, len(s.calls), o.seed),
+		Setting: fmt.Sprintf("Each app: %s, GOMEMLIMIT %s; %d CPUs, %s/%s",
+			s.limit, cmp.Or(variable(s.env, "GOMEMLIMIT"), "unset"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH),
+	}
+	sec.Data.Limit = s.bytes
+	for _, res := range s.results {
+		w := summarise(res)
+		var cells []string
+		for _, c := range r.columns {
+			cells = append(cells, c.cell(w))
+		}
+		sec.Rows = append(sec.Rows, cells)
+		sec.add(s, res, w)
+	}
+	return sec
 }
 
 // variable returns the value of a variable of an environment, "" when it is unset.
@@ -100,22 +124,24 @@ func variable(env []string, name string) string {
 	return ""
 }
 
-func (r *report) add(res result) {
-	w := summarise(res)
-	r.Summary = append(r.Summary, w.sentence())
-	r.Rows = append(r.Rows, w.cells())
-	r.Bars = append(r.Bars, newBar(w))
-	if w.small != "" {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s, bodies under %v: %s", w.name, gate.Size(smallBytes), w.small))
+// add adds all of a result but its row.
+func (sec *section) add(s *storm, res result, w row) {
+	sec.Summary = append(sec.Summary, w.sentence())
+	sec.Bars = append(sec.Bars, newBar(w))
+	if w.peer != nil {
+		sec.Notes = append(sec.Notes, w.peer.notes(s, w.limit)...)
+	}
+	if w.small.n > 0 {
+		sec.Notes = append(sec.Notes, fmt.Sprintf("%s, bodies under %v: p50 %s, p99 %s", w.name, gate.Size(smallBytes), seconds(w.small.p50), seconds(w.small.p99)))
 	}
 	if len(w.lost) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s, lost: %s", w.name, w.lost))
+		sec.Notes = append(sec.Notes, fmt.Sprintf("%s, lost: %s", w.name, w.lost))
 	}
 	if w.budget > 0 {
-		r.Data.Budget = w.budget
-		r.Notes = append(r.Notes, fmt.Sprintf("%s, budget: %s, source %s", w.name, mib(w.budget), res.samples.source))
+		sec.Data.Budget = w.budget
+		sec.Notes = append(sec.Notes, fmt.Sprintf("%s, budget: %s, source %s", w.name, mib(w.budget), res.samples.source))
 	}
-	r.Data.Series = append(r.Data.Series, series{
+	sec.Data.Series = append(sec.Data.Series, series{
 		Name: res.name, Memory: res.samples.memory, Flight: res.samples.flight, Waiting: res.samples.waiting,
 		Latency: cumulative(latencies(res.outcomes, math.MaxInt64), len(res.outcomes)), Died: res.died.Seconds(),
 	})
@@ -175,26 +201,45 @@ func (r *report) html() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	data := make([]chartData, 0, len(r.Sections))
+	for _, s := range r.Sections {
+		data = append(data, s.Data)
+	}
 	var b bytes.Buffer
 	err = page.Execute(&b, struct {
 		*report
+		Data      []chartData
 		CSS       template.CSS
 		UPlot, JS template.JS
-	}{r, template.CSS(uplotCSS + reportCSS), template.JS(uplotJS), template.JS(reportJS)})
+	}{r, data, template.CSS(uplotCSS + reportCSS), template.JS(uplotJS), template.JS(reportJS)})
 	return b.Bytes(), err
 }
 
-// publish writes the table, and the page to file unless that is "".
-func (r *report) publish(stdout io.Writer, file string) error {
-	if err := r.writeTable(stdout); err != nil || file == "" {
-		return err
-	}
+// writeHTML writes the page to file.
+func (r *report) writeHTML(file string) error {
 	page, err := r.html()
 	if err != nil {
-		return fmt.Errorf("-report: %w", err)
+		return err
 	}
-	if err := os.WriteFile(file, page, 0o644); err != nil {
-		return fmt.Errorf("-report: %w", err)
+	return os.WriteFile(file, page, 0o644)
+}
+
+// publish writes what came of the storms: the table to stdout, and the page and the
+// JSON to the files that o names.
+func publish(o options, storms []*storm, stdout io.Writer) error {
+	r := newReport(o, storms)
+	if err := r.writeTable(stdout); err != nil {
+		return err
+	}
+	if o.report != "" {
+		if err := r.writeHTML(o.report); err != nil {
+			return fmt.Errorf("-report: %w", err)
+		}
+	}
+	if file := o.jsonFile(); file != "" {
+		if err := writeJSON(file, newResults(o, storms)); err != nil {
+			return fmt.Errorf("-json: %w", err)
+		}
 	}
 	return nil
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"html"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +25,8 @@ func outcomes(n int, v verdict, why string, took time.Duration) []outcome {
 	return all
 }
 
-// exampleReport is of made-up results.
-func exampleReport() *report {
+// exampleStorms are of made-up results: one as without other libraries, one with.
+func exampleStorms() []*storm {
 	var bare, with []outcome
 	bare = append(bare, outcomes(160, answered, "", 103*time.Millisecond)...)
 	bare = append(bare, outcomes(40, lost, "connection reset", time.Second)...)
@@ -37,30 +39,52 @@ func exampleReport() *report {
 	with = append(with, outcomes(9, refused, "queue_timeout", 15*time.Second)...)
 	with = append(with, outcomes(5, refused, "admission_busy", 0)...)
 	with = append(with, outcomes(1, wrong, "status 500", 0)...)
-	r := &report{Title: "Scenario <bodies>; 600 requests, seed 1", Setting: "Each app: cgroup (v2) of 256 MiB"}
-	for _, c := range columns() {
-		r.Heads = append(r.Heads, c[0])
-	}
-	r.Data.Limit = 256 << 20
-	r.add(result{
+	first := &storm{title: "Scenario <bodies>", scenario: scenario{name: "bodies", wait: time.Minute}, length: 10 * time.Second, calls: make([]call, 600), limit: "cgroup (v2) of 256 MiB", bytes: 256 << 20}
+	first.results = append(first.results, result{
 		name: "bare", outcomes: bare, end: "killed: out of memory", died: 3600 * time.Millisecond,
 		peakFlight: 402*1<<20 + 1<<19, peakMemory: 256 << 20,
-		samples: &samples{memory: []point{{0, 1 << 20}}, flight: []point{{0, 0}}},
-	})
-	r.add(result{
-		name: "headgate", with: true, outcomes: with, end: "exit 0", peakFlight: 8 << 20,
+		samples: &samples{memory: []point{{0, 1 << 20}}, flight: []point{{0, 0}}}, took: 10 * time.Second,
+	}, result{
+		name: "headgate", outcomes: with, end: "exit 0", peakFlight: 8 << 20, took: 12500 * time.Millisecond,
 		samples: &samples{waiting: []point{{0.05, 17}}, budget: 8 << 20, source: "cgroup"},
 	})
+
+	second := *first
+	second.title, second.scenario.name, second.limit, second.bytes = "Scenario other", "other", "no memory limit", 0
+	chi := peers()[0]
+	second.results = append(slices.Clip(first.results), result{
+		name: chi.name, peer: &chi, limit: peerLimit{4, "as an example"}, end: "exit 0", peakFlight: 7 << 20, peakMemory: 61 << 20,
+		outcomes: append(outcomes(596, answered, "", 8*time.Second), outcomes(4, refused, "status 429", 0)...),
+		samples:  &samples{waiting: []point{{0.05, 3}}}, took: 20 * time.Second,
+	})
+	return []*storm{first, &second}
+}
+
+// exampleReport is of the first n of them.
+func exampleReport(n int) *report {
+	o := options{seed: 1}
+	if n > 1 {
+		o.against = "chi"
+	}
+	r := newReport(o, exampleStorms()[:n])
+	for i := range r.Sections {
+		r.Sections[i].Setting = "Each app: as an example" // else it names this machine
+	}
 	return r
 }
 
 func TestTable(t *testing.T) {
-	golden, err := os.ReadFile("testdata/table.golden")
-	require.NoError(t, err)
-	var b bytes.Buffer
-	require.NoError(t, exampleReport().writeTable(&b))
-	assert.Equal(t, string(golden), b.String())
-	assert.Error(t, exampleReport().writeTable(fullDisk{}))
+	for n, file := range []string{1: "table.golden", 2: "tables.golden"} {
+		if n == 0 {
+			continue
+		}
+		golden, err := os.ReadFile(filepath.Join("testdata", file))
+		require.NoError(t, err)
+		var b bytes.Buffer
+		require.NoError(t, exampleReport(n).writeTable(&b))
+		assert.Equal(t, string(golden), b.String())
+	}
+	assert.Error(t, exampleReport(1).writeTable(fullDisk{}))
 }
 
 type fullDisk struct{}
@@ -68,36 +92,62 @@ type fullDisk struct{}
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestReport(t *testing.T) {
-	r := exampleReport()
-	file := filepath.Join(t.TempDir(), "report.html")
-	var table bytes.Buffer
-	require.NoError(t, r.publish(&table, file))
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	page := string(text)
-
-	for _, cells := range r.Rows {
-		for _, cell := range cells {
-			assert.Contains(t, page, "<td>"+cell+"</td>")
+	for n := 1; n <= 2; n++ {
+		r := exampleReport(n)
+		file := filepath.Join(t.TempDir(), "report.html")
+		require.NoError(t, r.writeHTML(file))
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		page := string(text)
+		for i, s := range r.Sections {
+			for _, cells := range s.Rows {
+				for _, cell := range cells {
+					assert.Contains(t, page, "<td>"+html.EscapeString(cell)+"</td>")
+				}
+			}
+			for _, id := range []string{"memory", "flight", "budget", "latency"} {
+				assert.Contains(t, page, fmt.Sprintf(`id="%s-%d"`, id, i))
+				assert.Contains(t, page, fmt.Sprintf(`draw(%q, at,`, id))
+			}
 		}
+		assert.Equal(t, n > 1, strings.Contains(page, "<nav>"), "a way to each of several")
+		assert.Contains(t, page, "Scenario &lt;bodies&gt;", "text is escaped")
+		assert.Contains(t, page, "killed: out of memory after 3.6 s")
+		assert.Contains(t, page, `"limit":268435456`)
+		assert.Contains(t, page, `"died":3.6`)
+		assert.Contains(t, page, `{"t":0.05,"v":17}`)
+		assert.Contains(t, page, "var uPlot=function()")
+		assert.Error(t, r.writeHTML(filepath.Join(file, "below-a-file")))
 	}
-	assert.Contains(t, page, "Scenario &lt;bodies&gt;", "text is escaped")
-	assert.Contains(t, page, "killed: out of memory after 3.6 s")
-	assert.Contains(t, page, `"limit":268435456`)
-	assert.Contains(t, page, `"died":3.6`)
-	assert.Contains(t, page, `{"t":0.05,"v":17}`)
-	for _, id := range []string{"memory", "flight", "budget", "latency"} {
-		assert.Contains(t, page, fmt.Sprintf(`id=%q`, id))
-		assert.Contains(t, page, fmt.Sprintf(`draw(%q`, id))
-	}
-	assert.Contains(t, page, "var uPlot=function()")
+}
 
-	assert.Error(t, r.publish(&table, filepath.Join(file, "below-a-file")))
+// Each app has a color, which is one of its name.
+func TestEveryAppHasAColor(t *testing.T) {
+	for _, name := range append([]string{"bare", "headgate"}, strings.Split(peerNames(), ", ")...) {
+		assert.Equal(t, 2, strings.Count(reportCSS, "--"+name+": #"), "%s, on light and on dark", name)
+	}
+}
+
+// What comes of storms goes to all places that are asked for.
+func TestPublish(t *testing.T) {
+	dir := t.TempDir()
+	var table bytes.Buffer
+	require.NoError(t, publish(options{report: filepath.Join(dir, "r.html")}, exampleStorms(), &table))
+	assert.Contains(t, table.String(), "Scenario other")
+	assert.FileExists(t, filepath.Join(dir, "r.html"))
+	assert.FileExists(t, filepath.Join(dir, "r.json"))
+	require.NoError(t, publish(options{json: filepath.Join(dir, "alone.json")}, exampleStorms(), &table))
+	assert.FileExists(t, filepath.Join(dir, "alone.json"))
+	assert.NoFileExists(t, filepath.Join(dir, "alone.html"))
+
+	require.ErrorContains(t, publish(options{report: filepath.Join(dir, "r.html", "x")}, exampleStorms(), &table), "-report: ")
+	require.ErrorContains(t, publish(options{json: filepath.Join(dir, "r.html", "x")}, exampleStorms(), &table), "-json: ")
+	require.ErrorContains(t, publish(options{}, exampleStorms(), fullDisk{}), "disk full")
 }
 
 // The page needs nothing but itself.
 func TestReportLoadsNothing(t *testing.T) {
-	page, err := exampleReport().html()
+	page, err := exampleReport(2).html()
 	require.NoError(t, err)
 	// The chart library's banner says where it is from; nothing follows it.
 	text := strings.Replace(string(page), "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1)
@@ -128,5 +178,6 @@ func TestCumulative(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	assert.Equal(t, "0", counts{}.cell())
+	assert.Equal(t, "4 (c)", counts{"c": 4}.cell())
 	assert.Equal(t, "8 (c 4, a 2, b 2)", counts{"a": 2, "b": 2, "c": 4}.cell())
 }

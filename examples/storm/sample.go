@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -17,35 +18,61 @@ type point struct {
 	V float64 `json:"v"`
 }
 
-// status is the part of GET /headgate/status that a storm looks at.
-type status struct {
-	Admission struct {
-		InflightBytes    int64  `json:"inflight_bytes"`
-		MaxInflightBytes int64  `json:"max_inflight_bytes"`
-		BudgetSource     string `json:"budget_source"`
-		Waiting          int    `json:"waiting"`
-	} `json:"admission"`
+// state is what an app says of itself.
+type state struct {
+	bytes   int64 // of the bodies it has let in
+	budget  int64 // of such bytes, 0 = it has none
+	source  string
+	waiting int // requests that it has not let in yet
+}
+
+// ask asks an app for its state, without waiting in a queue of the app.
+type ask func(context.Context, *client) (state, error)
+
+// askHeadgate reads the gateway's GET /headgate/status.
+func askHeadgate(ctx context.Context, c *client) (state, error) {
+	var got struct {
+		Admission struct {
+			InflightBytes    int64  `json:"inflight_bytes"`
+			MaxInflightBytes int64  `json:"max_inflight_bytes"`
+			BudgetSource     string `json:"budget_source"`
+			Waiting          int    `json:"waiting"`
+		} `json:"admission"`
+	}
+	err := c.get(ctx, "/headgate/status", &got)
+	adm := got.Admission
+	return state{adm.InflightBytes, adm.MaxInflightBytes, adm.BudgetSource, adm.Waiting}, err
+}
+
+// askPeer reads GET /status of the app with another library.
+func askPeer(ctx context.Context, c *client) (state, error) {
+	var got struct {
+		InflightBytes int64 `json:"inflight_bytes"`
+		Waiting       int   `json:"waiting"`
+	}
+	err := c.get(ctx, "/status", &got)
+	return state{bytes: got.InflightBytes, waiting: got.Waiting}, err
 }
 
 // samples is what was seen of an app while the storm went on.
 type samples struct {
 	memory  []point // bytes
-	flight  []point // bytes: the client's count, or headgate's
-	waiting []point // requests, with headgate
+	flight  []point // bytes: what the app says, or the client's count
+	waiting []point // requests, where the app says it
 
 	peakMemory int64
-	peakFlight int64 // headgate's; the client knows its own exactly
+	peakFlight int64 // what the app has said; the client knows its own exactly
 	budget     int64 // the last seen
 	source     string
 }
 
-// watch samples until ctx ends. with is whether the app has a /headgate/status; the
-// count of c stands in for it.
-func watch(ctx context.Context, a *app, c *client, with bool) *samples {
+// watch samples until ctx ends. Where ask is nil, the count of c stands in for what
+// the app does not say.
+func watch(ctx context.Context, a *app, c *client, ask ask) *samples {
 	var s samples
 	var wg sync.WaitGroup
 	begin := time.Now()
-	at := func() float64 { return time.Since(begin).Seconds() }
+	at := func() float64 { return time.Since(begin).Round(time.Millisecond).Seconds() }
 	// Two clocks, since an answer may be late when memory is scarce.
 	wg.Go(func() {
 		every(ctx, func() {
@@ -57,20 +84,20 @@ func watch(ctx context.Context, a *app, c *client, with bool) *samples {
 	})
 	wg.Go(func() {
 		every(ctx, func() {
-			if !with {
+			if ask == nil {
 				now, _ := c.flight.read()
 				s.flight = append(s.flight, point{at(), float64(now)})
 				return
 			}
-			got, err := c.status(ctx)
+			got, err := ask(ctx, c)
 			if err != nil {
 				return // a gap in the line
 			}
-			t, adm := at(), got.Admission
-			s.flight = append(s.flight, point{t, float64(adm.InflightBytes)})
-			s.waiting = append(s.waiting, point{t, float64(adm.Waiting)})
-			s.peakFlight = max(s.peakFlight, adm.InflightBytes)
-			s.budget, s.source = adm.MaxInflightBytes, adm.BudgetSource
+			t := at()
+			s.flight = append(s.flight, point{t, float64(got.bytes)})
+			s.waiting = append(s.waiting, point{t, float64(got.waiting)})
+			s.peakFlight = max(s.peakFlight, got.bytes)
+			s.budget, s.source = got.budget, got.source
 		})
 	})
 	wg.Wait()
@@ -90,20 +117,21 @@ func every(ctx context.Context, f func()) {
 	}
 }
 
-// status asks the app how headgate is.
-func (c *client) status(ctx context.Context) (status, error) {
-	var s status
+// get reads JSON from the app into to. Nothing is waited for longer than 2 s.
+func (c *client) get(ctx context.Context, path string, to any) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/headgate/status", http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
 	if err != nil {
-		return s, err
+		return err
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return s, err
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
-	err = json.NewDecoder(resp.Body).Decode(&s)
-	return s, err
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: status %d", path, resp.StatusCode)
+	}
+	return json.NewDecoder(resp.Body).Decode(to)
 }

@@ -16,6 +16,12 @@ type scenario struct {
 	length time.Duration
 	// config is the YAML of the app with headgate.
 	config string
+	// wait is how long a request may wait at another library's limit: as long as the
+	// config lets it wait at headgate's.
+	wait time.Duration
+	// limit is how many requests another library lets in at once, where the scenario is
+	// not about bytes; 0 = as many as have room in headgate's budget.
+	limit int
 	// plan makes the requests, in any order. The same r makes the same plan.
 	plan func(r *rand.Rand, length time.Duration) []call
 	// sizes and hold stand in for what a trace does not have.
@@ -23,18 +29,25 @@ type scenario struct {
 	hold  time.Duration
 }
 
-// scenarios are all there are.
+// scenarios are all there are, in the order in which -scenario all plays them.
 func scenarios() []scenario {
 	return []scenario{bodies()}
 }
 
-func find(name string) (scenario, error) {
+// everything is the name that stands for all scenarios.
+const everything = "all"
+
+// find returns the scenarios that a name stands for. The error lists the names.
+func find(name string) ([]scenario, error) {
+	if name == everything {
+		return scenarios(), nil
+	}
 	for _, s := range scenarios() {
 		if s.name == name {
-			return s, nil
+			return []scenario{s}, nil
 		}
 	}
-	return scenario{}, fmt.Errorf("-scenario is %q: want %s", name, names())
+	return nil, fmt.Errorf("-scenario is %q: want %s", name, names())
 }
 
 func names() string {
@@ -42,5 +55,5 @@ func names() string {
 	for _, s := range scenarios() {
 		all = append(all, s.name)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, ", ") + ", or " + everything
 }

@@ -18,6 +18,7 @@ import (
 // that, so that slower machines answer everybody too.
 const (
 	bodiesRate      = 40 // requests per second
+	bodiesWait      = time.Minute
 	bodiesHold      = 100 * time.Millisecond
 	bodiesUplink    = 1 << 20 // bytes per second
 	bodiesBurst     = 200
@@ -30,7 +31,8 @@ func bodies() scenario {
 		name:   "bodies",
 		about:  fmt.Sprintf("%d requests per second, and %d bodies of 2 MiB and 4 of 5 MB at once", bodiesRate, bodiesBurst),
 		length: 10 * time.Second,
-		config: "admission:\n  queue_timeout: 60s\n",
+		config: fmt.Sprintf("admission:\n  queue_timeout: %v\n", bodiesWait),
+		wait:   bodiesWait,
 		plan:   planBodies,
 		sizes: sizes{
 			{0, 1_000},

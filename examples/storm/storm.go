@@ -16,19 +16,21 @@ import (
 	"github.com/headgate-go/headgate/core/gate"
 )
 
-// variant is the app in one of the two ways it is played against.
+// variant is the app in one of the ways it is played against.
 type variant struct {
 	name string
-	args []string
-	with bool // headgate
+	argv []string
+	ask  ask   // nil = it says nothing of itself
+	peer *peer // whose middleware it has, nil = no other library's
 }
 
 // result is a storm against one variant.
 type result struct {
 	name     string
-	with     bool
 	outcomes []outcome
 	samples  *samples
+	peer     *peer
+	limit    peerLimit // of the peer
 
 	peakFlight int64
 	peakMemory int64 // 0 = unknown
@@ -37,92 +39,161 @@ type result struct {
 	died       time.Duration // after so long, by itself; 0 = it did not
 }
 
-// storm is a plan and where it is played.
+// storm is a plan, where it is played, and what came of it.
 type storm struct {
-	title  string // what is played
-	calls  []call
-	pool   pool
-	config string // YAML
-	file   string // where it is written to
-	env    []string
-	log    io.Writer // of the app; nil = nowhere
+	scenario scenario
+	trace    string // the file that is played, "" = the scenario's own load
+	title    string // what is played
+	length   time.Duration
+	calls    []call
+	pool     pool
+	file     string // where the configuration is written to
+	env      []string
+	log      io.Writer // of the app; nil = nowhere
 
-	limit string // the memory limit that the last app had, for people
-	bytes int64  // of that limit, 0 = none was enforced
+	limit   string // the memory limit that the last app had, for people
+	bytes   int64  // of that limit, 0 = none was enforced
+	results []result
 }
 
-// play plays what the options say against the app as it is and with headgate, and
-// writes its progress to stderr.
-func play(ctx context.Context, o options, env []string, stderr io.Writer) (*storm, []result, error) {
-	sc, err := find(o.scenario)
+// play plays what the options say: each scenario against the app as it is, with
+// headgate, and with each of the other libraries that are asked for. p hears how it
+// goes and log what the apps write.
+func play(ctx context.Context, o options, env []string, p progress, log io.Writer) ([]*storm, error) {
+	chosen, err := find(o.scenario)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s, err := prepare(o, sc)
+	others, err := parsePeers(o.against)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	var storms []*storm
+	for _, sc := range chosen {
+		s, err := prepare(o, sc)
+		if err != nil {
+			return nil, err
+		}
+		s.env, s.log = env, log
+		storms = append(storms, s)
 	}
 	dir, err := os.MkdirTemp("", "headgate-storm-")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the temporary directory is no loss
-	s.file, s.env = filepath.Join(dir, "headgate.yaml"), env
-	if o.verbose {
-		s.log = stderr
-	}
-	_, _ = fmt.Fprintln(stderr, "building the gateway")
-	bin, err := build(ctx, dir)
+	config := filepath.Join(dir, "headgate.yaml")
+	apps, err := variants(ctx, p, dir, config, others)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s.pool.complete(rand.New(rand.NewPCG(o.seed, 2)), s.calls)
-	results, err := s.both(ctx, o, stderr, bin, "-addr", "127.0.0.1:0", "-framework", "nethttp")
-	return s, results, err
+	for _, s := range storms {
+		s.file = config
+	}
+	return storms, each(ctx, o, p, storms, apps)
 }
 
-// both plays the storm against both variants of the app that argv starts.
-func (s *storm) both(ctx context.Context, o options, stderr io.Writer, argv ...string) ([]result, error) {
-	var results []result
-	for _, v := range []variant{
-		{name: "bare", args: append(slices.Clip(argv), "-bare")},
-		{name: "headgate", args: append(slices.Clip(argv), "-config", s.file), with: true},
-	} {
-		_, _ = fmt.Fprintf(stderr, "%s: %d requests\n", v.name, len(s.calls))
-		r, err := s.against(ctx, v, o)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
+// each plays the storms one after another, each against all apps. After an error what
+// was played is as good as not.
+func each(ctx context.Context, o options, p progress, storms []*storm, apps []variant) error {
+	for _, s := range storms {
+		p.say("%s: %d requests", s.name(), len(s.calls))
+		s.pool.complete(rand.New(rand.NewPCG(o.seed, 2)), s.calls)
+		if err := s.all(ctx, o, p, apps); err != nil {
+			return fmt.Errorf("%s: %w", s.name(), err)
 		}
-		results = append(results, r)
 	}
-	return results, nil
+	return nil
+}
+
+// name says in short what is played.
+func (s *storm) name() string {
+	if s.trace != "" {
+		return "trace " + s.trace
+	}
+	return "scenario " + s.scenario.name
+}
+
+// variants builds the apps into dir and says how each is started.
+func variants(ctx context.Context, p progress, dir, config string, others []peer) ([]variant, error) {
+	p.say("building the gateway")
+	bin, err := build(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	apps := bareAndHeadgate(config, bin, "-addr", "127.0.0.1:0", "-framework", "nethttp")
+	if len(others) == 0 {
+		return apps, nil
+	}
+	p.say("building the app with other libraries, the first time this may take a minute")
+	versus, err := versusDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if bin, err = buildPeers(ctx, versus, dir); err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		apps = append(apps, variant{name: other.name, argv: []string{bin}, ask: askPeer, peer: &other})
+	}
+	return apps, nil
+}
+
+// bareAndHeadgate are the two variants of the gateway that argv starts.
+func bareAndHeadgate(config string, argv ...string) []variant {
+	return []variant{
+		{name: "bare", argv: append(slices.Clip(argv), "-bare")},
+		{name: "headgate", argv: append(slices.Clip(argv), "-config", config), ask: askHeadgate},
+	}
+}
+
+// all plays the storm against all apps, one after another. The other libraries come
+// after headgate, whose budget decides their limit.
+func (s *storm) all(ctx context.Context, o options, p progress, apps []variant) error {
+	var budget int64
+	for _, v := range apps {
+		r, err := s.against(ctx, v, o, p, budget)
+		if err != nil {
+			return fmt.Errorf("%s: %w", v.name, err)
+		}
+		budget = max(budget, r.samples.budget)
+		s.results = append(s.results, r)
+	}
+	return nil
 }
 
 // prepare makes the plan, but for the bodies.
 func prepare(o options, sc scenario) (*storm, error) {
 	plan := rand.New(rand.NewPCG(o.seed, 1))
-	s := &storm{pool: newPool(o.seed), config: sc.config}
+	s := &storm{scenario: sc, pool: newPool(o.seed)}
 	if o.trace == "" {
-		length := cmp.Or(o.duration, sc.length)
-		s.calls = sc.plan(plan, length)
-		s.title = fmt.Sprintf("Scenario %s: %s, for %v", sc.name, sc.about, length)
-	} else {
-		t, err := openTrace(o.trace)
-		if err != nil {
-			return nil, err
-		}
-		st, err := t.plan(plan, o, sc, cmp.Or(o.duration, traceLength))
-		if err != nil {
-			return nil, err
-		}
-		s.calls = st.calls
-		s.title = fmt.Sprintf("Trace %s: %v from %v on, at %g times its speed", filepath.Base(o.trace), st.length, st.from.Round(time.Millisecond), st.speed)
+		s.length = cmp.Or(o.duration, sc.length)
+		s.calls = sc.plan(plan, s.length)
+		s.title = fmt.Sprintf("Scenario %s: %s, for %v", sc.name, sc.about, s.length)
+		return s, nil
 	}
+	t, err := openTrace(o.trace)
+	if err != nil {
+		return nil, err
+	}
+	s.length, s.trace = cmp.Or(o.duration, traceLength), filepath.Base(o.trace)
+	st, err := t.plan(plan, o, sc, s.length)
+	if err != nil {
+		return nil, err
+	}
+	s.calls = st.calls
+	s.title = fmt.Sprintf("Trace %s: %v from %v on, at %g times its speed", s.trace, st.length, st.from.Round(time.Millisecond), st.speed)
 	return s, nil
 }
 
 // traceLength is how long a trace is played.
 const traceLength = 20 * time.Second
+
+// derived is the budget that headgate derives from a memory limit.
+func derived(limit *memoryLimit) int64 {
+	const least = 8 << 20
+	return max(limit.bytes/4/8, least)
+}
 
 // configure returns a scenario's YAML for an app under a limit. Headgate finds the
 // limit of a cgroup by itself; where there is none, its budget is set to what it would
@@ -131,51 +202,66 @@ func configure(yaml string, limit *memoryLimit) string {
 	if limit.group != "" {
 		return yaml
 	}
-	const least = 8 << 20
-	budget := gate.Size(max(limit.bytes/4/8, least))
-	return strings.Replace(yaml, "admission:\n", fmt.Sprintf("admission:\n  max_inflight_bytes: %v\n", budget), 1)
+	return strings.Replace(yaml, "admission:\n", fmt.Sprintf("admission:\n  max_inflight_bytes: %v\n", gate.Size(derived(limit))), 1)
 }
 
-// against plays the storm against one variant of the app.
-func (s *storm) against(ctx context.Context, v variant, o options) (result, error) {
+// against plays the storm against one variant of the app. budget is headgate's, 0 =
+// not known.
+func (s *storm) against(ctx context.Context, v variant, o options, p progress, budget int64) (result, error) {
+	r := result{name: v.name, peer: v.peer}
+	stage := newStage(v.name, len(s.calls))
+	defer p.follow(stage)()
 	limit, err := newMemoryLimit(ctx, int64(o.memory), o.limitBy)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
 	defer limit.close()
 	s.limit, s.bytes = limit.how, limit.bytes
-	if err := os.WriteFile(s.file, []byte(configure(s.config, limit)), 0o600); err != nil {
-		return result{}, err
+	argv := v.argv
+	if v.peer != nil {
+		r.limit = s.limitPeers(o, cmp.Or(budget, derived(limit)))
+		argv = append(slices.Clip(argv), v.peer.flags(s, r.limit)...)
 	}
-	a, err := start(ctx, v.args, s.env, limit, s.log)
+	if err := os.WriteFile(s.file, []byte(configure(s.scenario.config, limit)), 0o600); err != nil {
+		return r, err
+	}
+	a, err := start(ctx, argv, s.env, limit, s.log)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
 	defer a.stop()
 	c := newClient(a.url, s.pool)
 	defer c.close()
+	if v.peer != nil {
+		c.refusals = refusals()
+	}
 
+	stage.enter(sending)
 	watching, stopWatching := context.WithCancel(ctx)
 	seen := make(chan *samples, 1)
-	go func() { seen <- watch(watching, a, c, v.with) }()
+	go func() { seen <- watch(watching, a, c, v.ask) }()
 	begin := time.Now()
-	outcomes := rain(ctx, s.calls, c.do)
-	r := result{name: v.name, with: v.with, outcomes: outcomes, took: time.Since(begin)}
+	r.outcomes = rain(ctx, s.calls, func(ctx context.Context, k call, due time.Time) outcome {
+		return stage.do(func() outcome { return c.do(ctx, k, due) })
+	})
+	r.took = time.Since(begin)
 	stopWatching()
 	r.samples = <-seen
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
 
+	stage.enter(stopping)
 	a.stop()
 	var ended time.Time
 	if r.end, ended = a.end(); !ended.IsZero() {
 		r.died = ended.Sub(begin)
 	}
 	r.peakMemory = a.peakMemory(r.samples.peakMemory)
-	if r.peakFlight = r.samples.peakFlight; !v.with {
+	if r.peakFlight = r.samples.peakFlight; v.ask == nil {
 		_, r.peakFlight = c.flight.read()
 	}
+	stage.enter(over)
 	return r, nil
 }
 

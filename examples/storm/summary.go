@@ -19,9 +19,11 @@ type row struct {
 
 	peakFlight, budget, peakMemory int64 // 0 = none, or unknown
 
-	p50, p99 time.Duration // of those answered
-	small    string        // p50 and p99 of small bodies, "" when there were none
-	end      string
+	peer  *peer // nil = no other library's
+	limit peerLimit
+
+	all, small latency // of those answered, and of those with small bodies
+	end        string
 }
 
 // counts says how many there are of what.
@@ -53,10 +55,16 @@ func (c counts) String() string {
 	return strings.Join(names, ", ")
 }
 
-// cell is the sum, with the counts where there are any.
+// cell is the sum, with the counts where there are any, or what it is of where that is
+// one thing.
 func (c counts) cell() string {
-	if len(c) == 0 {
+	switch len(c) {
+	case 0:
 		return "0"
+	case 1:
+		for what, n := range c {
+			return fmt.Sprintf("%d (%s)", n, what)
+		}
 	}
 	return fmt.Sprintf("%d (%s)", c.sum(), c)
 }
@@ -65,7 +73,7 @@ func summarise(r result) row {
 	w := row{
 		name: r.name, total: len(r.outcomes), end: r.end,
 		wrong: counts{}, refused: counts{}, lost: counts{},
-		peakFlight: r.peakFlight, peakMemory: r.peakMemory,
+		peakFlight: r.peakFlight, peakMemory: r.peakMemory, peer: r.peer, limit: r.limit,
 	}
 	if r.samples != nil {
 		w.budget = r.samples.budget
@@ -85,12 +93,31 @@ func summarise(r result) row {
 	if r.died > 0 {
 		w.end += " after " + seconds(r.died)
 	}
-	took := latencies(r.outcomes, math.MaxInt64)
-	w.p50, w.p99 = percentile(took, 0.50), percentile(took, 0.99)
-	if took = latencies(r.outcomes, smallBytes); len(took) > 0 {
-		w.small = fmt.Sprintf("p50 %s, p99 %s", seconds(percentile(took, 0.50)), seconds(percentile(took, 0.99)))
-	}
+	w.all, w.small = latencyOf(r.outcomes, math.MaxInt64), latencyOf(r.outcomes, smallBytes)
 	return w
+}
+
+// latency is how long the answered took, from when a request was due to the end of its
+// answer.
+type latency struct {
+	n                  int // of them; 0 = the rest says nothing
+	p50, p90, p99, max time.Duration
+}
+
+// latencyOf is of the answered with bodies below a size.
+func latencyOf(outcomes []outcome, below int64) latency {
+	took := latencies(outcomes, below)
+	return latency{
+		n: len(took), p50: percentile(took, 0.50), p90: percentile(took, 0.90), p99: percentile(took, 0.99), max: percentile(took, 1),
+	}
+}
+
+// cell is one of its times, where there is any.
+func (l latency) cell(d time.Duration) string {
+	if l.n == 0 {
+		return "-"
+	}
+	return seconds(d)
 }
 
 // smallBytes is the size from which a body is not small: headgate's own default for a
@@ -111,7 +138,7 @@ func latencies(outcomes []outcome, below int64) []time.Duration {
 
 // percentile returns the least value that a part p of the sorted values does not
 // exceed, 0 when there are none.
-func percentile(sorted []time.Duration, p float64) time.Duration {
+func percentile[T ~int64](sorted []T, p float64) T {
 	if len(sorted) == 0 {
 		return 0
 	}

@@ -2,7 +2,6 @@
 (() => {
   const MiB = 1 << 20;
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  const [bare, gated] = ["bare", "headgate"].map((n) => data.series.find((s) => s.name === n));
   const byTime = (points, scale = 1) => [(points || []).map((p) => p.t), (points || []).map((p) => p.v / scale)];
   const charts = [];
 
@@ -13,13 +12,13 @@
     stroke(ctx, [bbox.left, y], [bbox.left + bbox.width, y]);
     label(ctx, text, bbox.left + bbox.width - 6 * devicePixelRatio, y - 7 * devicePixelRatio, "right");
   };
-  // A dashed line down the chart where the app died.
-  const death = (s) => (u) => {
+  // A dashed line down the chart where an app died. The n-th name stands below the others.
+  const death = (s, n = 0) => (u) => {
     if (!s || !s.died) return;
     const { ctx, bbox } = u, x = u.valToPos(s.died, "x", true);
     const left = x < bbox.left + bbox.width / 2, gap = 6 * devicePixelRatio;
     stroke(ctx, [x, bbox.top], [x, bbox.top + bbox.height]);
-    label(ctx, s.name + " died", left ? x + gap : x - gap, bbox.top + bbox.height / 2, left ? "left" : "right");
+    label(ctx, s.name + " died", left ? x + gap : x - gap, bbox.top + bbox.height / 2 + n * 16 * devicePixelRatio, left ? "left" : "right");
   };
   const stroke = (ctx, from, to) => {
     ctx.save();
@@ -46,9 +45,10 @@
   const read = (unit) => (u, v) => (v == null ? "–" : short(v) + unit);
   const curve = (name, color, unit, more) => ({ label: name, stroke: css(color), width: 2, spanGaps: true, points: { show: false }, value: read(unit), ...more });
 
-  const draw = (id, tables, opts, hooks) => {
-    const host = document.getElementById(id);
-    const legendHeight = 34;
+  const draw = (id, at, tables, opts, hooks) => {
+    const host = document.getElementById(id + "-" + at);
+    // The legend wraps where the names of many apps need it.
+    const legendHeight = 34 * Math.ceil(opts.series.length / 4);
     const size = () => ({ width: host.clientWidth, height: host.clientHeight - legendHeight });
     const u = new uPlot({ ...size(), cursor: { points: { size: 7 } }, hooks: { draw: hooks }, ...opts }, uPlot.join(tables), host);
     charts.push({ u, host, watch: new ResizeObserver(() => u.setSize(size())) });
@@ -59,32 +59,40 @@
   const time = { time: false, range: (u, min, max) => [0, max] };
   const seconds = { label: "time", value: (u, v) => (v == null ? "–" : v.toFixed(2) + " s") };
 
+  // The charts of one storm: a line for each app, in the color that has its name.
+  const storm = (data, at) => {
+    const apps = data.series, gated = apps.find((s) => s.name === "headgate") || {};
+    const deaths = apps.filter((s) => s.died).map(death);
+    const curves = (unit) => apps.map((s) => curve(s.name, s.name, unit));
+    const limit = data.limit / MiB, budget = data.budget / MiB;
+    draw("memory", at, apps.map((s) => byTime(s.memory, MiB)), {
+      scales: { x: time, y: { range: upTo(limit) } },
+      axes: [axis(), axis({ size: 56 })],
+      series: [seconds, ...curves(" MiB")],
+    }, [level(limit, "limit " + short(limit) + " MiB"), ...deaths]);
+    draw("flight", at, apps.map((s) => byTime(s.flight, MiB)), {
+      scales: { x: time, y: { range: upTo(budget) } },
+      axes: [axis(), axis({ size: 56 })],
+      series: [seconds, ...curves(" MiB")],
+    }, [level(budget, "budget " + short(budget) + " MiB"), ...deaths]);
+    draw("budget", at, [byTime(gated.flight, MiB), byTime(gated.waiting)], {
+      scales: { x: time, y: { range: upTo(budget) }, n: { range: upTo(1) } },
+      axes: [axis(), axis({ size: 56 }), axis({ side: 1, scale: "n", grid: { show: false }, stroke: css("waiting") })],
+      series: [seconds, curve("in flight", "headgate", " MiB", { fill: css("headgate") + "22" }), curve("waiting", "waiting", "", { scale: "n" })],
+    }, [level(budget, "budget " + short(budget) + " MiB"), death(gated)]);
+    draw("latency", at, apps.map((s) => byTime(s.latency)), {
+      scales: { x: { time: false, distr: 3 }, y: { range: () => [0, 104] } },
+      axes: [axis({ values: (u, vs) => vs.map((v) => (v == null ? "" : v < 1 ? +(v * 1000).toFixed(1) + " ms" : v + " s")) }), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " %") })],
+      series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, ...curves(" %")],
+    }, []);
+  };
+
   const render = () => {
     for (const c of charts.splice(0)) {
       c.watch.disconnect();
       c.u.destroy();
     }
-    const limit = data.limit / MiB, budget = data.budget / MiB;
-    draw("memory", [byTime(bare.memory, MiB), byTime(gated.memory, MiB)], {
-      scales: { x: time, y: { range: upTo(limit) } },
-      axes: [axis(), axis({ size: 56 })],
-      series: [seconds, curve("bare", "bare", " MiB"), curve("headgate", "headgate", " MiB")],
-    }, [level(limit, "limit " + short(limit) + " MiB"), death(bare), death(gated)]);
-    draw("flight", [byTime(bare.flight, MiB), byTime(gated.flight, MiB)], {
-      scales: { x: time, y: { range: upTo(budget) } },
-      axes: [axis(), axis({ size: 56 })],
-      series: [seconds, curve("bare", "bare", " MiB"), curve("headgate", "headgate", " MiB")],
-    }, [level(budget, "budget " + short(budget) + " MiB"), death(bare), death(gated)]);
-    draw("budget", [byTime(gated.flight, MiB), byTime(gated.waiting)], {
-      scales: { x: time, y: { range: upTo(budget) }, n: { range: upTo(1) } },
-      axes: [axis(), axis({ size: 56 }), axis({ side: 1, scale: "n", grid: { show: false }, stroke: css("waiting") })],
-      series: [seconds, curve("in flight", "headgate", " MiB", { fill: css("headgate") + "22" }), curve("waiting", "waiting", "", { scale: "n" })],
-    }, [level(budget, "budget " + short(budget) + " MiB"), death(gated)]);
-    draw("latency", [byTime(bare.latency), byTime(gated.latency)], {
-      scales: { x: { time: false, distr: 3 }, y: { range: () => [0, 104] } },
-      axes: [axis({ values: (u, vs) => vs.map((v) => (v == null ? "" : v < 1 ? +(v * 1000).toFixed(1) + " ms" : v + " s")) }), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " %") })],
-      series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, curve("bare", "bare", " %"), curve("headgate", "headgate", " %")],
-    }, []);
+    storms.forEach(storm);
   };
   render();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
