@@ -110,14 +110,14 @@ func BenchmarkDispatch(b *testing.B) {
 	for _, size := range queueSizes {
 		b.Run(size.name, func(b *testing.B) {
 			q := New(conf(1))
-			q.armed, q.firesAt = true, -1 // the clock stands still
+			noTimer(q) // the clock stands still
 			names := make([]string, size.flows)
 			for i := range names {
 				names[i] = fmt.Sprint("flow ", i)
 			}
 			now := int64(1)
 			enter := func(w *waiter, flow string) {
-				w.cost, w.weight, w.deadline = 1, 1, never
+				w.cost, w.weight, w.arrival, w.deadline = 1, 1, never, never
 				q.mu.Lock()
 				q.enterLocked(w, flow, now)
 				q.mu.Unlock()

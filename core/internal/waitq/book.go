@@ -16,19 +16,23 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 	now := q.now()
 	q.mu.Lock()
 	q.enterLocked(w, flow, now)
-	queued, outcome := w.queued, w.outcome
-	switch {
-	case queued:
+	outcome := w.outcome
+	switch outcome {
+	case Queued:
 		q.booked++
-	case outcome != Granted:
+	case Granted:
+	default:
 		q.state.Add(1) // a lease that holds nothing
 	}
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
-	if queued {
+	if outcome == Queued {
 		l.hold(q, r.Class, 0, 0)
 		l.booked = w
+		if q.notify != nil {
+			q.notify()
+		}
 		return Queued
 	}
 	<-w.ready
@@ -47,13 +51,11 @@ func (q *Queue) unbook(w *waiter) {
 	q.mu.Lock()
 	q.booked--
 	switch {
-	case w.queued:
+	case w.outcome == Queued:
 		q.removeLocked(w, Canceled, now)
 		q.settleLocked(now)
 	case w.outcome == Granted:
-		if w.class > 0 {
-			q.classHeld[w.class].Add(-1)
-		}
+		q.leaveClass(int(w.class))
 		q.state.Add(w.charge<<countBits - 1)
 		q.releasedLocked(int(w.class), w.charge, w.left, now)
 	default:
@@ -73,13 +75,11 @@ func (q *Queue) AdmitAll() {
 	now := q.now()
 	q.mu.Lock()
 	q.lenient = !q.closed
-	for w := q.oldest; w != nil; {
-		next := w.anext
+	for _, w := range q.all.all(inAll) {
 		if !w.booked {
 			q.unlinkLocked(w, true, false)
 			q.admitLocked(w, now)
 		}
-		w = next
 	}
 	q.settleLocked(now)
 	wakes := q.takeWokenLocked()
@@ -91,7 +91,7 @@ func (q *Queue) AdmitAll() {
 // over the limit a grant takes nothing, so that the state word holds.
 func (q *Queue) admitLocked(w *waiter, now int64) {
 	if w.class > 0 {
-		q.classHeld[w.class].Add(1)
+		q.lower.Add(place(int(w.class)))
 	}
 	if q.freeLocked() < -1<<39 {
 		w.cost = 0

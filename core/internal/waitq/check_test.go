@@ -1,6 +1,7 @@
 package waitq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -52,7 +53,7 @@ func (p *pair) compare() error {
 					n++
 				}
 			}
-			d.add("leases", q.classHeld[c].Load(), int64(n))
+			d.add("leases", lowerLeases(q.lower.Load(), c), int64(n))
 		}
 		p.compareClass(&d, c)
 	}
@@ -100,7 +101,7 @@ func (p *pair) compareClass(d *diff, class int) {
 			continue
 		}
 		flows++
-		g := c.flows[f.name]
+		g := c.find(f.name)
 		if g == nil {
 			d.add("flow "+f.name, 0, 1)
 			continue
@@ -109,16 +110,18 @@ func (p *pair) compareClass(d *diff, class int) {
 		d.add("start", int64(g.start-p.base), f.s)
 		d.add("finish", int64(g.finish-p.base), f.f)
 		d.add("weight", g.weight, f.weight)
-		w := g.first
+		ws := inOrder(&g.waiters, inFlow)
 		for _, x := range p.m.waiters {
-			if x.flow == f && w != nil {
-				d.add("waiter", p.id(w), x.number())
-				d.add("passes", int64(w.passes), int64(x.passes))
-				w = w.fnext
+			if x.flow == f && len(ws) > 0 {
+				d.add("waiter", p.id(ws[0]), x.number())
+				d.add("passes", int64(ws[0].passes), int64(x.passes))
+				ws = ws[1:]
 			}
 		}
 	}
-	d.add("flows", int64(len(c.flows)), int64(flows))
+	if c.shelf != nil || flows > 0 {
+		d.add("flows", int64(len(c.flows)), int64(flows))
+	}
 }
 
 // checkLaws holds the queue to the laws without asking the model.
@@ -131,22 +134,34 @@ func (p *pair) checkLaws(before int) error {
 	switch {
 	case q.limit-q.freeLocked() != used:
 		return fmt.Errorf("W10: in use is %d, the leases hold %d", q.limit-q.freeLocked(), used)
-	case q.biased != (q.waiting > 0 || q.closed):
+	case q.biased != (q.waiting > 0 || q.closed || q.until != 0):
 		return fmt.Errorf("the fast path is open %v with %d waiters", !q.biased, q.waiting)
 	case !p.shrunk && q.waiting > q.maxWait:
 		return fmt.Errorf("W11: %d wait, at most %d may", q.waiting, q.maxWait)
 	case !p.shrunk && q.held > q.maxHeld:
 		return fmt.Errorf("W11: waiters hold %d, at most %d may", q.held, q.maxHeld)
 	}
+	lower := int64(0)
+	for _, l := range p.leases {
+		if l.class > 0 {
+			lower++
+		}
+	}
 	for _, e := range p.log[before:] {
+		if e.outcome == Granted && p.now < p.until {
+			return fmt.Errorf("request %d was granted in a pause", e.id)
+		}
+		if r := min(p.reserve, q.limit-1); e.outcome == Granted && r > 0 && lower > q.limit-r && p.waiters[e.id] != nil && p.waiters[e.id].class > 0 {
+			return fmt.Errorf("request %d was granted, %d of the lower classes are out at limit %d and reserve %d", e.id, lower, q.limit, r)
+		}
 		// Every grant of this event came with or after its change of the limit.
 		if e.outcome == Granted && used > q.limit {
 			return fmt.Errorf("W2: request %d was granted, in use is %d of %d", e.id, used, q.limit)
 		}
 	}
 	if q.waiting > 0 && p.settled {
-		if now := p.now; now-q.oldest.arrival >= q.timeout {
-			return fmt.Errorf("request %d waits beyond its time", p.ids[q.oldest])
+		if w := q.all.oldest(inAll); p.now-w.arrival >= q.timeout {
+			return fmt.Errorf("request %d waits beyond its time", p.ids[w])
 		}
 		return p.checkWaiters()
 	}
@@ -158,38 +173,55 @@ func (p *pair) checkLaws(before int) error {
 func (p *pair) checkWaiters() error {
 	q := p.q
 	turn, _ := q.turnLocked(p.now)
-	if turn < 0 || q.freeLocked() <= 0 {
+	if turn < 0 || q.freeLocked() <= 0 || p.now < p.until {
 		return nil
 	}
 	h := q.classes[turn].head()
 	if h.passes > maxPasses {
 		return fmt.Errorf("W9: %d grants passed request %d", h.passes, p.ids[h])
 	}
-	for w := q.oldest; w != nil; w = w.anext {
+	for _, w := range q.all.all(inAll) {
 		// A waiter in the middle of the order fits with its cost rounded up.
 		need := int64(1) << bits.Len64(uint64(w.cost-1))
 		if w == h || w == q.classes[w.class].head() && w != h {
 			need = min(w.cost, q.limit)
 		}
 		kept := w != h && h.passes == maxPasses
-		if need <= q.freeLocked() && q.belowClassLimit(int(w.class)) && !kept {
+		if need <= q.freeLocked() && p.mayStart(int(w.class)) && !kept {
 			return fmt.Errorf("W1: request %d of cost %d waits at %d free", p.ids[w], w.cost, q.freeLocked())
 		}
 	}
 	return nil
 }
 
+// mayStart: by its leases, and those of both lower classes, the class may have one more.
+func (p *pair) mayStart(class int) bool {
+	own, lower := int64(0), int64(0)
+	for _, l := range p.leases {
+		if l.class == class {
+			own++
+		}
+		if l.class > 0 {
+			lower++
+		}
+	}
+	r := min(p.reserve, p.q.limit-1)
+	return class == 0 || own < p.m.classLimit[class] && (r <= 0 || lower < p.q.limit-r)
+}
+
 // checkStructure walks every list and heap of a queue.
 func checkStructure(q *Queue) error {
-	n, queued, held, seq := 0, int64(0), int64(0), uint64(0)
-	var prev *waiter
-	for w := q.oldest; w != nil; prev, w = w, w.anext {
-		if w.aprev != prev || w.seq <= seq || !w.queued || prev != nil && w.arrival < prev.arrival {
-			return fmt.Errorf("the list of arrivals at %d", w.seq)
-		}
-		n, queued, held, seq = n+1, queued+w.cost, held+w.held, w.seq
+	n, queued, held := 0, int64(0), int64(0)
+	if err := q.all.check(inAll); err != nil {
+		return fmt.Errorf("the list of arrivals: %w", err)
 	}
-	if q.newest != prev || n != q.waiting || queued != q.queued || held != q.held {
+	for _, w := range q.all.all(inAll) {
+		if w.outcome != Queued {
+			return fmt.Errorf("waiter %d has outcome %d", w.seq, w.outcome)
+		}
+		n, queued, held = n+1, queued+w.cost, held+w.held
+	}
+	if n != q.waiting || queued != q.queued || held != q.held {
 		return fmt.Errorf("sums over arrivals: %d waiters, cost %d, held %d", n, queued, held)
 	}
 	for i := range q.classes {
@@ -207,13 +239,19 @@ func checkStructure(q *Queue) error {
 
 func (c *class) check(index int) (int, error) {
 	n := 0
+	if c.shelf == nil {
+		if c.n != 0 || c.mask != 0 || c.pin != nil {
+			return 0, errors.New("waiters without a shelf")
+		}
+		return 0, nil
+	}
 	for i, s := range c.heap.slots {
 		f := c.heap.flows[s.number]
 		m, err := f.check(index)
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("flow %s: %w", f.name, err)
-		case f.number != s.number || int(c.heap.at[s.number]) != i || s.finish != f.finish || s.seq != f.first.seq || c.flows[f.name] != f:
+		case int(c.heap.at[s.number]) != i || s != f.key() || c.flows[f.name] != f:
 			return 0, fmt.Errorf("flow %s in the heap", f.name)
 		case i > 0 && less(s, c.heap.slots[(i-1)/4]):
 			return 0, fmt.Errorf("order of the heap at %d", i)
@@ -223,7 +261,7 @@ func (c *class) check(index int) (int, error) {
 	if n != c.n || len(c.flows) != c.heap.len() {
 		return 0, fmt.Errorf("%d waiters in flows, %d in all, %d flows in the heap, %d in the map", n, c.n, c.heap.len(), len(c.flows))
 	}
-	if c.pin != nil && (c.pin.flow == nil || c.pin.flow.first != c.pin || int(c.pin.class) != index) {
+	if c.pin != nil && (c.pin.flow == nil || int(c.pin.class) != index) {
 		return 0, errors.New("the pinned waiter")
 	}
 	if c.last != nil && !slices.Contains(slices.Collect(maps.Values(c.flows)), c.last) {
@@ -248,15 +286,17 @@ func (c *class) check(index int) (int, error) {
 }
 
 func (f *flow) check(class int) (n int, err error) {
-	queued, seq := int64(0), uint64(0)
-	var prev *waiter
-	for w := f.first; w != nil; prev, w = w, w.fnext {
-		if w.fprev != prev || w.flow != f || int(w.class) != class || w.seq <= seq {
+	if err := f.waiters.check(inFlow); err != nil {
+		return 0, err
+	}
+	queued := int64(0)
+	for _, w := range f.waiters.all(inFlow) {
+		if w.flow != f || int(w.class) != class {
 			return 0, fmt.Errorf("waiter %d", w.seq)
 		}
-		n, queued, seq = n+1, queued+w.cost, w.seq
+		n, queued = n+1, queued+w.cost
 	}
-	if f.last != prev || n == 0 || queued != f.queued {
+	if n == 0 || n != f.n || queued != f.queued || f.head != f.waiters.oldest(inFlow) {
 		return 0, fmt.Errorf("%d waiters of cost %d", n, queued)
 	}
 	return n, nil
@@ -265,26 +305,66 @@ func (f *flow) check(class int) (n int, err error) {
 func (c *class) checkSizes() error {
 	n := 0
 	for b := range buckets {
-		if c.sizes == nil {
-			break
+		if err := c.sizes[b].check(inSize); err != nil {
+			return fmt.Errorf("size list %d: %w", b, err)
 		}
-		seq := uint64(0)
-		var prev *waiter
-		for w := c.sizes[b].first; w != nil; prev, w = w, w.bnext {
-			rounded := int64(1) << w.bucket
-			if w.bprev != prev || int(w.bucket) != b || w.cost > rounded || w.cost <= rounded/2 || w.seq <= seq {
+		for _, w := range c.sizes[b].all(inSize) {
+			if rounded := int64(1) << w.bucket; int(w.bucket) != b || w.cost > rounded || w.cost <= rounded/2 {
 				return fmt.Errorf("size list %d", b)
 			}
-			n, seq = n+1, w.seq
+			n++
 		}
-		if c.sizes[b].last != prev || (c.mask>>b&1 == 1) != (prev != nil) {
-			return fmt.Errorf("end or mask of size list %d", b)
+		if (c.mask>>b&1 == 1) == c.sizes[b].empty() {
+			return fmt.Errorf("mask of size list %d", b)
 		}
 	}
 	if n != c.n {
 		return fmt.Errorf("%d waiters in size lists", n)
 	}
 	return nil
+}
+
+// check looks at every link of a list.
+func (l *list) check(k kind) error {
+	var prev *waiter
+	for w := l.first; w != nil; prev, w = w, w.links[k].next {
+		if w.links[k].prev != prev || w.late || prev != nil && !prev.before(w) {
+			return fmt.Errorf("waiter %d in the chain", w.seq)
+		}
+	}
+	if l.last != prev {
+		return errors.New("the end of the chain")
+	}
+	if err := checkTree(l.late, k); err != nil {
+		return err
+	}
+	ws := inOrder(l, k)
+	if len(ws) > 0 && (l.oldest(k) != ws[0] || l.newest(k) != ws[len(ws)-1]) || l.empty() != (len(ws) == 0) {
+		return errors.New("the oldest or the newest")
+	}
+	return nil
+}
+
+func checkTree(w *waiter, k kind) error {
+	if w == nil {
+		return nil
+	}
+	left, right := w.links[k].prev, w.links[k].next
+	switch {
+	case !w.late, left != nil && !left.before(w), right != nil && !w.before(right),
+		left != nil && left.height() > w.height(), right != nil && right.height() > w.height():
+		return fmt.Errorf("late waiter %d", w.seq)
+	}
+	return errors.Join(checkTree(left, k), checkTree(right, k))
+}
+
+// inOrder is the waiters of a list in the order that its two parts stand for.
+func inOrder(l *list, k kind) []*waiter {
+	ws := l.all(k)
+	slices.SortFunc(ws, func(a, b *waiter) int {
+		return cmp.Or(cmp.Compare(a.arrival, b.arrival), cmp.Compare(a.seq, b.seq))
+	})
+	return ws
 }
 
 func firstOf(a, _ int) int { return a }

@@ -14,10 +14,16 @@ const (
 
 // class is the waiters of one class. Everything in it is guarded by Queue.mu.
 type class struct {
-	n       int
-	v       uint64  // virtual time
-	pin     *waiter // the head that did not fit
-	kept    int64   // since when pin keeps higher classes waiting; 0 = it does not
+	n    int
+	v    uint64  // virtual time
+	pin  *waiter // the head that did not fit
+	kept int64   // since when pin keeps higher classes waiting; 0 = it does not
+	mask uint64  // bit b: sizes[b] is not empty
+	*shelf
+}
+
+// shelf is what a class has once it has had a waiter, until Trim takes it.
+type shelf struct {
 	heap    flowHeap
 	byQueue queueHeap // kept while the queue overflows, else nil
 	flows   map[string]*flow
@@ -25,17 +31,18 @@ type class struct {
 	last    *flow // the flow used last, most often the next too
 	spare   *flow // free records, linked by next
 	spares  int
-	mask    uint64 // bit b: buckets[b] is not empty
-	sizes   *[buckets]struct{ first, last *waiter }
+	sizes   [buckets]list // waiters by cost, rounded up to a power of two
 }
 
 // flow is the waiters of one fairness key. It exists while it has waiters.
 type flow struct {
 	name          string
-	first, last   *waiter
-	start, finish uint64 // tags
-	queued        int64  // cost of its waiters
-	id            uint64 // orders flows of equal weight in line; the first waiter's
+	waiters       list
+	head          *waiter // the oldest of them
+	start, finish uint64  // tags
+	queued        int64   // cost of its waiters
+	n             int     // and their number
+	id            uint64  // orders flows of equal weight in line; the first waiter's
 	weight        int64
 	number        int32 // in class.heap
 	byAt          int   // in class.byQueue
@@ -49,10 +56,13 @@ func (c *class) head() *waiter {
 	if c.pin != nil {
 		return c.pin
 	}
-	return c.heap.first().first
+	return c.heap.first().head
 }
 
 func (c *class) find(name string) *flow {
+	if c.shelf == nil {
+		return nil
+	}
 	if c.last != nil && c.last.name == name {
 		return c.last
 	}
@@ -72,105 +82,91 @@ func (c *class) flow(name string, id uint64) *flow {
 		f = new(flow)
 	}
 	f.name, f.id, f.start = name, id, c.v
-	if c.flows == nil {
-		c.flows = make(map[string]*flow)
-	}
 	c.flows[name] = f
 	c.peak = max(c.peak, len(c.flows))
 	c.last = f
 	return f
 }
 
-// add puts w at the end of its flow.
+// add puts w into its flow.
 func (c *class) add(w *waiter, name string) {
-	f := c.flow(name, w.seq)
+	if c.shelf == nil {
+		c.shelf = &shelf{flows: make(map[string]*flow)}
+	}
+	f, s := c.flow(name, w.seq), c.shelf
 	w.flow, f.weight = f, int64(w.weight)
 	f.queued += w.cost
-	if f.last == nil {
-		f.first, f.last = w, w
-		f.finish = f.start + tag(w.cost, f.weight)
-		c.heap.push(f)
-		if c.byQueue != nil {
-			c.byQueue.push(f)
-		}
-	} else {
-		w.fprev, f.last.fnext, f.last = f.last, w, w
-		if c.byQueue != nil {
-			c.byQueue.fix(f.byAt)
-		}
-	}
-	if c.sizes == nil {
-		c.sizes = new([buckets]struct{ first, last *waiter })
-	}
-	w.bucket = uint8(bits.Len64(uint64(w.cost - 1)))
-	b := &c.sizes[w.bucket]
-	if b.last == nil {
-		b.first, c.mask = w, c.mask|1<<w.bucket
-	} else {
-		w.bprev, b.last.bnext = b.last, w
-	}
-	b.last = w
+	f.n++
 	c.n++
+	w.bucket = uint8(bits.Len64(uint64(w.cost - 1)))
+	c.mask |= 1 << w.bucket
+	if bucket := &s.sizes[w.bucket]; w.late {
+		f.waiters.pushLate(w, inFlow)
+		bucket.pushLate(w, inSize)
+	} else {
+		f.waiters.push(w, inFlow)
+		bucket.push(w, inSize)
+	}
+	switch {
+	case f.n == 1:
+		f.head, f.finish = w, f.start+tag(w.cost, f.weight)
+		s.heap.push(f)
+		if s.byQueue != nil {
+			s.byQueue.push(f)
+		}
+	case w.before(f.head):
+		f.head, f.finish = w, f.start+tag(w.cost, f.weight)
+		s.heap.fix(f)
+		fallthrough
+	default:
+		if s.byQueue != nil {
+			s.byQueue.fix(f.byAt)
+		}
+	}
 }
 
 // remove takes w out of its flow. granted charges the flow for it, inOrder moves
 // the class's virtual time too.
 func (c *class) remove(w *waiter, granted, inOrder bool) {
-	f, first := w.flow, w.flow.first == w
-	c.unlink(w)
+	f, s := w.flow, c.shelf
+	w.flow = nil
 	c.n--
 	if c.pin == w {
 		c.pin, c.kept = nil, 0
 	}
+	bucket := &s.sizes[w.bucket]
+	if w.late {
+		f.waiters.removeLate(w, inFlow)
+		bucket.removeLate(w, inSize)
+	} else {
+		f.waiters.remove(w, inFlow)
+		bucket.remove(w, inSize)
+	}
+	if bucket.empty() {
+		c.mask &^= 1 << w.bucket
+	}
+	f.n--
 	f.queued -= w.cost
 	if granted {
 		f.start += tag(w.cost, f.weight)
 	}
-	if f.first == nil || inOrder {
-		if int64(f.start-c.v) > 0 {
-			c.v = f.start
-		}
+	if (f.n == 0 || inOrder) && int64(f.start-c.v) > 0 {
+		c.v = f.start
 	}
-	if f.first == nil {
+	if f.n == 0 {
 		c.forget(f)
 		return
 	}
-	if granted || first {
-		f.finish = f.start + tag(f.first.cost, f.weight)
-		c.heap.fix(f)
+	if granted || f.head == w {
+		if f.head == w {
+			f.head = f.waiters.oldest(inFlow)
+		}
+		f.finish = f.start + tag(f.head.cost, f.weight)
+		s.heap.fix(f)
 	}
-	if c.byQueue != nil {
-		c.byQueue.fix(f.byAt)
+	if s.byQueue != nil {
+		s.byQueue.fix(f.byAt)
 	}
-}
-
-func (c *class) unlink(w *waiter) {
-	f := w.flow
-	if w.fprev == nil {
-		f.first = w.fnext
-	} else {
-		w.fprev.fnext = w.fnext
-	}
-	if w.fnext == nil {
-		f.last = w.fprev
-	} else {
-		w.fnext.fprev = w.fprev
-	}
-	b := &c.sizes[w.bucket]
-	if w.bprev == nil {
-		b.first = w.bnext
-	} else {
-		w.bprev.bnext = w.bnext
-	}
-	if w.bnext == nil {
-		b.last = w.bprev
-	} else {
-		w.bnext.bprev = w.bprev
-	}
-	if b.first == nil {
-		c.mask &^= 1 << w.bucket
-	}
-	w.flow, w.fprev, w.fnext, w.bprev, w.bnext = nil, nil, nil, nil, nil
 }
 
 // forget drops a flow without waiters.
@@ -189,7 +185,7 @@ func (c *class) forget(f *flow) {
 		c.spares++
 	}
 	if c.n == 0 && c.peak > bigBurst {
-		c.flows, c.heap, c.peak = nil, flowHeap{}, 0
+		c.flows, c.heap, c.peak = make(map[string]*flow), flowHeap{}, 0
 	}
 }
 
@@ -198,7 +194,7 @@ func (c *class) forget(f *flow) {
 func (c *class) oldest(room int64) *waiter {
 	var w *waiter
 	for m := c.mask & (2<<(bits.Len64(uint64(room))-1) - 1); m != 0; m &= m - 1 {
-		if x := c.sizes[bits.TrailingZeros64(m)].first; w == nil || x.seq < w.seq {
+		if x := c.sizes[bits.TrailingZeros64(m)].oldest(inSize); w == nil || x.before(w) {
 			w = x
 		}
 	}
@@ -209,7 +205,7 @@ func (c *class) oldest(room int64) *waiter {
 func (c *class) newest() *waiter {
 	var w *waiter
 	for m := c.mask; m != 0; m &= m - 1 {
-		if x := c.sizes[bits.TrailingZeros64(m)].last; w == nil || x.seq > w.seq {
+		if x := c.sizes[bits.TrailingZeros64(m)].newest(inSize); w == nil || w.before(x) {
 			w = x
 		}
 	}

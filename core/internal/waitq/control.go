@@ -2,9 +2,18 @@ package waitq
 
 import "time"
 
-// Waiting reports whether anybody waits. It takes no lock and may be a moment old.
+// Waiting reports whether anybody waits. It may be a moment old, and takes no lock
+// but in a pause.
 func (q *Queue) Waiting() bool {
-	return q.state.Load()>>countBits < -bias/2 && !q.shut.Load()
+	if q.state.Load()>>countBits >= -bias/2 || q.shut.Load() {
+		return false
+	}
+	if q.paused.Load() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.waiting > 0
+	}
+	return true
 }
 
 // InUse is the cost that leases hold. While acquires fail it may read high for a
@@ -49,6 +58,7 @@ func (q *Queue) SetLimit(n int64) {
 func (q *Queue) setLimitLocked(n int64) {
 	q.state.Add((n - q.limit) << countBits)
 	q.limit = n
+	q.boundLowerLocked()
 }
 
 // SetTimeout is Reconfigure for the timeout alone.
@@ -56,6 +66,7 @@ func (q *Queue) SetTimeout(d time.Duration) {
 	now := q.now()
 	q.mu.Lock()
 	q.timeout = bounded(max(d, 0))
+	q.setWidthLocked()
 	q.settleLocked(now)
 	q.armLocked(now)
 	wakes := q.takeWokenLocked()
@@ -65,7 +76,9 @@ func (q *Queue) SetTimeout(d time.Duration) {
 
 // SetClassLimit is Reconfigure for one class limit alone.
 func (q *Queue) SetClassLimit(class int, n int64) {
-	q.classCap[class].Store(n)
+	if class > 0 {
+		q.classCap[class-1].Store(n)
+	}
 	q.redispatch(q.now())
 }
 
@@ -89,19 +102,45 @@ func (q *Queue) Close() {
 	q.mu.Lock()
 	if !q.closed {
 		q.biasLocked()
-		q.closed = true
-		q.shut.Store(true)
-		for q.oldest != nil {
-			q.removeLocked(q.oldest, Closed, now)
+		for q.waiting > 0 {
+			q.removeLocked(q.all.oldest(inAll), Closed, now)
 		}
-		if q.timer != nil {
-			q.timer.Stop()
-		}
-		q.finishIfDrainedLocked()
+		q.closeLocked()
 	}
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
+}
+
+// Retire is Close for a queue that nobody uses: it closes the queue and returns
+// true if no lease is out and nobody waits. Otherwise it changes nothing and
+// returns false, as it may while acquires fail. No acquire can come between the
+// look and the close. For a closed queue it is whether the last lease is back.
+func (q *Queue) Retire() bool {
+	now := q.now()
+	q.mu.Lock()
+	q.biasLocked() // from here on nobody acquires
+	if !q.closed && q.waiting == 0 && q.booked == 0 && q.state.Load()&countMask == 0 {
+		q.closeLocked()
+	} else {
+		q.settleLocked(now)
+	}
+	retired := q.finished
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
+	return retired
+}
+
+// closeLocked closes a queue in which nobody waits.
+func (q *Queue) closeLocked() {
+	q.closed = true
+	q.shut.Store(true)
+	q.endPauseLocked()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.finishIfDrainedLocked()
 }
 
 // finishIfDrainedLocked tells that the last lease is back. An acquire that is
@@ -109,32 +148,53 @@ func (q *Queue) Close() {
 func (q *Queue) finishIfDrainedLocked() {
 	if q.closed && !q.finished && q.booked == 0 && q.state.Load()&countMask == 0 {
 		q.finished = true
-		close(q.drained)
+		if q.drained != nil {
+			close(q.drained)
+		}
 	}
 }
 
 // Drained is closed once the queue is closed and every lease is back.
-func (q *Queue) Drained() <-chan struct{} { return q.drained }
+func (q *Queue) Drained() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.drained == nil {
+		q.drained = make(chan struct{})
+		if q.finished {
+			close(q.drained)
+		}
+	}
+	return q.drained
+}
 
 // expireLocked refuses those whose time is over and reports whether there were any.
 func (q *Queue) expireLocked(now int64) bool {
 	any := false
-	for q.oldest != nil && now-q.oldest.arrival >= q.timeout {
-		q.removeLocked(q.oldest, TimedOut, now)
+	for w := q.all.oldest(inAll); w != nil && now-w.arrival >= q.timeout; w = q.all.oldest(inAll) {
+		q.removeInPlaceLocked(w, TimedOut, now)
 		any = true
 	}
 	return any
 }
 
-// armLocked makes sure that the timer fires when the oldest waiter's time is over
-// or an aged turn lapses. A timer that is set already is left alone if it fires no later.
+// armLocked makes sure that the timer fires when the oldest waiter's time is over,
+// an aged turn lapses or a pause ends. A timer that is set already is left alone if it fires no later.
 func (q *Queue) armLocked(now int64) {
-	if q.oldest == nil || q.closed {
+	oldest := q.all.oldest(inAll)
+	if oldest == nil && q.until == 0 || q.closed {
 		return
 	}
-	at := q.oldest.arrival + q.timeout
-	for i := range q.classes {
-		if kept := q.classes[i].kept; kept > 0 {
+	at := int64(never)
+	if oldest != nil {
+		at = oldest.arrival + q.timeout
+	}
+	if q.until != 0 {
+		at = min(at, q.until)
+	}
+	for i := 0; q.keeps && i < Classes; i++ {
+		// A turn that is over already is not one for the timer: it lapses at the next
+		// dispatch that has room to give.
+		if kept := q.classes[i].kept; kept > 0 && kept+keepSteps*q.step > now {
 			at = min(at, kept+keepSteps*q.step)
 		}
 	}

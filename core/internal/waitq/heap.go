@@ -13,9 +13,13 @@ type flowHeap struct {
 }
 
 type slot struct {
-	finish, seq uint64
-	number      int32
+	finish  uint64
+	arrival int64 // of the first waiter
+	seq     uint64
+	number  int32
 }
+
+func (f *flow) key() slot { return slot{f.finish, f.head.arrival, f.head.seq, f.number} }
 
 func (h *flowHeap) len() int { return len(h.slots) }
 
@@ -26,7 +30,7 @@ func less(a, b slot) bool {
 	if d := int64(a.finish - b.finish); d != 0 {
 		return d < 0 // tags wrap: their distance is what counts
 	}
-	return a.seq < b.seq
+	return a.arrival < b.arrival || a.arrival == b.arrival && a.seq < b.seq
 }
 
 func (h *flowHeap) set(i int, s slot) {
@@ -43,12 +47,16 @@ func (h *flowHeap) push(f *flow) {
 		h.flows, h.at = append(h.flows, f), append(h.at, 0)
 	}
 	h.slots = append(h.slots, slot{})
-	h.up(len(h.slots)-1, slot{f.finish, f.first.seq, f.number})
+	h.up(len(h.slots)-1, f.key())
 }
 
 // fix restores the order after f has changed its tag or its first waiter.
 func (h *flowHeap) fix(f *flow) {
-	h.place(int(h.at[f.number]), slot{f.finish, f.first.seq, f.number})
+	if len(h.slots) == 1 {
+		h.slots[0] = f.key()
+		return
+	}
+	h.place(int(h.at[f.number]), f.key())
 }
 
 func (h *flowHeap) remove(f *flow) {
@@ -116,6 +124,7 @@ func (h *flowHeap) least(first int, base uint64) int {
 // before is less as 1 or 0.
 func before(a, b *slot, base uint64) int {
 	_, borrow := bits.Sub64(a.seq, b.seq, 0)
+	_, borrow = bits.Sub64(uint64(a.arrival)^1<<63, uint64(b.arrival)^1<<63, borrow)
 	_, borrow = bits.Sub64(a.finish-base, b.finish-base, borrow)
 	return int(borrow)
 }

@@ -34,7 +34,7 @@ func (h *heaps) check(t *testing.T) {
 		return
 	}
 	least := slices.MinFunc(h.flows, func(a, b *flow) int {
-		return cmp.Or(cmp.Compare(int64(a.finish-b.finish), 0), cmp.Compare(a.first.seq, b.first.seq))
+		return cmp.Or(cmp.Compare(int64(a.finish-b.finish), 0), cmp.Compare(a.head.arrival, b.head.arrival), cmp.Compare(a.head.seq, b.head.seq))
 	})
 	most := slices.MaxFunc(h.flows, func(a, b *flow) int {
 		return cmp.Or(cmp.Compare(a.queued*b.weight, b.queued*a.weight), cmp.Compare(b.id, a.id))
@@ -57,7 +57,7 @@ func TestHeaps(t *testing.T) {
 			n := len(h.flows)
 			switch {
 			case n == 0 || r.IntN(5) < 2:
-				f := &flow{id: i, first: &waiter{seq: i}}
+				f := &flow{id: i, head: &waiter{seq: i, arrival: r.Int64N(3) - 1}}
 				change(f)
 				h.flows = append(h.flows, f)
 				h.byTag.push(f)

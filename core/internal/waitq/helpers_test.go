@@ -2,6 +2,7 @@ package waitq
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -60,9 +61,7 @@ func (c *call) leave() {
 func (c *call) releaseBefore(f func()) {
 	q, l := c.lease.q, &c.lease
 	l.advance(c.gen, c.gen+1)
-	if l.class > 0 {
-		q.classHeld[l.class].Add(-1)
-	}
+	q.leaveClass(int(l.class))
 	q.state.Add(l.charge<<countBits - 1)
 	now := q.now()
 	q.mu.Lock()
@@ -162,7 +161,7 @@ func known(q *Queue, class int, d time.Duration) {
 	for range 2 * holdSamples {
 		q.stats.held(class, int64(d))
 	}
-	q.stats.typ[class] = int64(d)
+	q.stats.measured().typ[class] = int64(d)
 	q.mu.Unlock()
 }
 
@@ -175,9 +174,12 @@ type engine struct {
 }
 
 func newEngine(q *Queue) *engine {
-	q.armed, q.firesAt = true, -1 // no real timer
+	noTimer(q)
 	return &engine{q: q, now: 1}
 }
+
+// noTimer keeps the queue from setting a real timer.
+func noTimer(q *Queue) { q.armed, q.firesAt = true, math.MinInt64 }
 
 func (e *engine) enter(r Request) *waiter {
 	w := e.q.getWaiter(r)
@@ -188,9 +190,7 @@ func (e *engine) enter(r Request) *waiter {
 
 func (e *engine) release(class int, charge int64) {
 	e.leases--
-	if class > 0 {
-		e.q.classHeld[class].Add(-1)
-	}
+	e.q.leaveClass(class)
 	e.q.state.Add(charge<<countBits - 1)
 	e.locked(func() { e.q.releasedLocked(class, charge, 0, e.now) })
 }
@@ -201,8 +201,8 @@ func (e *engine) locked(f func()) {
 	l := e.q.takeWokenLocked()
 	e.q.mu.Unlock()
 	for w := l.first; w != nil; {
-		next := w.bnext
-		w.bnext = nil
+		next := w.links[woken].next
+		w.links[woken].next = nil
 		if w.outcome == Granted {
 			e.leases++
 			if e.onGrant != nil {

@@ -36,8 +36,10 @@ type pair struct {
 	blind   bool // compares outcomes alone
 	trace   func(format string, args ...any)
 
-	settled bool // the last event ended with a dispatch
-	shrunk  bool // the bounds are below what is there
+	settled bool  // the last event ended with a dispatch
+	shrunk  bool  // the bounds are below what is there
+	until   int64 // end of the pause
+	reserve int64
 }
 
 type lent struct {
@@ -49,6 +51,7 @@ func readConfig(t *tape) Config {
 	return Config{
 		Limit:      int64(1 + t.next(16)),
 		ClassLimit: [Classes]int64{0, pick[int64](t, Unlimited, Unlimited, 1, 2, 4), pick[int64](t, Unlimited, Unlimited, 0, 1, 3)},
+		Reserve:    pick[int64](t, 0, 0, 0, 1, 2, 6, 100),
 		Timeout:    time.Duration(pick(t, 0, 25, 60, 60, 120, 120, 400, 400, 400, 1000)),
 		AgingStep:  time.Duration(pick(t, 0, 5, 15, 15, 50)),
 		MaxWaiters: pick(t, 0, 2, 4, 8, 8, 16, 16, 32, 32, 64),
@@ -61,7 +64,7 @@ func newPair(data []byte, r rules) *pair {
 	p := &pair{tape: data, now: 1, m: &ref{rules: r}, ids: make(map[*waiter]int)}
 	c := readConfig(&p.tape)
 	p.q = New(c)
-	p.q.armed, p.q.firesAt = true, -1 // no real timer: the history says when it fires
+	noTimer(p.q) // the history says when it fires
 	p.base = pick(&p.tape, 0, 0, ^uint64(0)-3<<tagScale, 1<<63-3<<tagScale)
 	for i := range p.q.classes {
 		p.q.classes[i].v = p.base
@@ -74,11 +77,12 @@ func newPair(data []byte, r rules) *pair {
 		p.weights = append(p.weights, int64(pick(&p.tape, 1, 1, 1, 2, 3, 7)))
 	}
 	p.m.configure(c)
+	p.reserve = c.Reserve
 	return p
 }
 
 func (m *ref) configure(c Config) {
-	m.limit, m.classLimit = c.Limit, c.ClassLimit
+	m.limit, m.classLimit, m.reserve = c.Limit, c.ClassLimit, c.Reserve
 	m.timeout, m.step = int64(c.Timeout), int64(c.AgingStep)
 	m.maxWaiters, m.maxHeld = c.MaxWaiters, c.MaxHeld
 }
@@ -143,13 +147,13 @@ func (p *pair) locked(f func(q *Queue)) {
 	l := p.q.takeWokenLocked()
 	p.q.mu.Unlock()
 	var ends []*waiter
-	for w := l.first; w != nil; w = w.bnext {
+	for w := l.first; w != nil; w = w.links[woken].next {
 		ends = append(ends, w)
 	}
 	for i := len(ends) - 1; i >= 0; i-- { // the last outcome is the first of the list
 		p.ended(p.ids[ends[i]], int(ends[i].class), ends[i].outcome, ends[i].charge)
 		delete(p.ids, ends[i])
-		ends[i].bnext = nil
+		ends[i].links[woken].next = nil
 	}
 	p.settled = true
 }
@@ -171,6 +175,7 @@ func (p *pair) arrive() what {
 		cost:     int64(1 + t.next(16)),
 		held:     int64(pick(t, 0, 0, 1, 3, 9)),
 		deadline: pick(t, never, never, never, never, never, never, p.now+12, p.now+40, p.now+100, p.now),
+		arrived:  pick(t, never, never, never, never, p.now-2, p.now-11, p.now-30, p.now-30, p.now-90, p.now-350, p.now+5, 0),
 	}
 	switch { // the last two costs are others
 	case r.cost == 15:
@@ -187,11 +192,11 @@ func (p *pair) arrive() what {
 		p.settled = true
 	} else {
 		w := p.q.getWaiter(Request{Class: r.class, Weight: int(r.weight), Flow: r.flow, Cost: r.cost, Held: r.held})
-		w.deadline = r.deadline
+		w.deadline, w.arrival = r.deadline, r.arrived
 		p.waiters, p.ids[w] = append(p.waiters, w), id
 		p.locked(func(q *Queue) { q.enterLocked(w, r.flow, p.now) })
 		// A refusal at the door dispatches for nobody.
-		p.settled = w.queued || w.outcome == Granted
+		p.settled = w.outcome == Queued || w.outcome == Granted
 	}
 	p.m.arrive(r, p.now)
 	return note("request %d %+v", id, r)
@@ -204,9 +209,7 @@ func (p *pair) release() what {
 	i := p.tape.next(min(len(p.leases), 256))
 	l := p.leases[i]
 	p.leases = append(p.leases[:i], p.leases[i+1:]...)
-	if l.class > 0 {
-		p.q.classHeld[l.class].Add(-1)
-	}
+	p.q.leaveClass(l.class)
 	if p.q.state.Add(l.charge<<countBits-1) < 0 {
 		p.locked(func(q *Queue) { q.releasedLocked(l.class, l.charge, 0, p.now) })
 	}
@@ -228,13 +231,23 @@ func (p *pair) cancel() what {
 	return note("%d leaves", id)
 }
 
-// advance lets time pass; the timer fires whenever somebody's time is over.
+// advance lets time pass; the timer fires whenever somebody's time or a pause is over.
 func (p *pair) advance() what {
 	d := int64(pick(&p.tape, 1, 2, 3, 5, 10, 10, 15, 30, 60, 200))
 	to := p.now + d
-	for len(p.m.waiters) > 0 && p.m.waiters[0].arrival+p.m.timeout <= to {
-		p.now = max(p.now, p.m.waiters[0].arrival+p.m.timeout)
-		if !p.m.rules.expireExact {
+	for {
+		at := int64(never)
+		if len(p.m.waiters) > 0 {
+			at = p.m.waiters[0].arrival + p.m.timeout
+		}
+		if p.m.until != 0 {
+			at = min(at, p.m.until)
+		}
+		if at > to {
+			break
+		}
+		p.now = max(p.now, at)
+		if !p.m.rules.expireExact || !p.m.rules.pauseExact {
 			p.now++
 		}
 		p.settle()
@@ -282,14 +295,14 @@ func (p *pair) resize() what {
 func (p *pair) configure() what {
 	t := &p.tape
 	var did what
-	switch class := 1 + t.next(Classes-1); t.next(8) {
+	switch class := 1 + t.next(Classes-1); t.next(11) {
 	case 0, 1, 2:
 		n := int64(1 + t.next(16))
 		p.q.setLimitLocked(n)
 		p.m.limit, did = n, note("limit %d", n)
 	case 3:
 		n := pick[int64](t, 0, 1, 2, 3, 5, Unlimited)
-		p.q.classCap[class].Store(n)
+		p.q.classCap[class-1].Store(n)
 		p.m.classLimit[class], did = n, note("limit of class %d: %d", class, n)
 	case 4:
 		n := int64(pick(t, 0, 10, 40, 40, 100, 500, 500, 500))
@@ -305,13 +318,24 @@ func (p *pair) configure() what {
 		return note("class %d is shed", class)
 	case 6:
 		class, n := t.next(Classes), int64(pick(t, 0, 3, 3, 12))
-		p.q.stats.typ[class], p.m.typical[class] = n, n
+		p.q.stats.measured().typ[class], p.m.typical[class] = n, n
 		return note("typical hold of class %d: %d", class, n)
+	case 8, 9:
+		at := p.now + int64(pick(t, -1, 0, 1, 5, 20, 20, 60, 150))
+		p.q.pauseLocked(at, p.now)
+		p.m.pause(at, p.now)
+		p.until = max(p.until, at)
+		return note("pause until %d", at)
+	case 10:
+		p.q.endPauseLocked()
+		p.m.until, p.until = 0, 0
+		did = note("the pause ends")
 	case 7:
 		c := readConfig(t)
 		p.q.configureLocked(c)
 		p.q.setLimitLocked(c.Limit)
 		p.m.configure(c)
+		p.reserve = c.Reserve
 		did, p.shrunk = note("%+v", c), true
 	}
 	p.settle()
@@ -333,10 +357,17 @@ func (p *pair) end() what {
 	}
 	c := Config{Limit: MaxLimit, ClassLimit: [Classes]int64{0, Unlimited, Unlimited}, Timeout: 1 << 40}
 	for i := range p.m.classLimit {
-		p.q.classCap[i].Store(Unlimited)
+		if i > 0 {
+			p.q.classCap[i-1].Store(Unlimited)
+		}
 		p.m.classLimit[i] = c.ClassLimit[i]
 	}
 	p.q.timeout, p.m.timeout = 1<<40, 1<<40
+	p.q.reserve, p.m.reserve, p.reserve = 0, 0, 0
+	p.q.boundLowerLocked()
+	p.q.endPauseLocked()
+	p.m.until, p.until = 0, 0
+	p.settle()
 	// Room grows by one, so that passes and kept room have their part in it.
 	for n := max(p.m.limit, 1); len(p.m.waiters) > 0; n = min(n+1+n/8, MaxLimit) {
 		p.q.setLimitLocked(n)

@@ -72,9 +72,7 @@ func (l *Lease) Release(gen uint64) bool {
 		return true
 	}
 	q, class := l.q, int(l.class)
-	if class > 0 {
-		q.classHeld[class].Add(-1)
-	}
+	q.leaveClass(class)
 	if s := q.state.Add(l.charge<<countBits - 1); s < 0 || l.start != 0 {
 		q.released(s, class, l.charge, l.start)
 	}

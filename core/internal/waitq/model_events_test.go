@@ -10,7 +10,8 @@ type request struct {
 	cost     int64
 	held     int64
 	deadline int64
-	passes   int // grants that passed it before it had its place
+	arrived  int64 // when it came for the first time, never = now
+	passes   int   // grants that passed it before it had its place
 }
 
 // rules are the choices that the package comment makes. Each one is on, or has
@@ -32,6 +33,11 @@ type rules struct {
 	agedCompete, turnsLapse                                        bool
 	longestFlow, perWeight, boundHeld, onePlace, ownFlowStays      bool
 	atOnce                                                         bool
+	reserves, reserveClamped, reserveLower, keepStanding           bool
+	tickets, ticketInFlow, ticketAges, ticketInTie, ticketExpires  bool
+	ticketNewest, ticketAtOnce                                     bool
+	pauses, pauseExact, pauseGrows, pauseKeeps                     bool
+	placeAbove, placeBelow, placeOwn, placeFlows, placePin         bool
 }
 
 func theRules() rules {
@@ -49,6 +55,11 @@ func theRules() rules {
 		agedCompete: true, turnsLapse: true,
 		newest: true, lowestGivesWay: true, agedStay: true, ownQueued: true, ownCost: true, strictly: true,
 		longestFlow: true, perWeight: true, boundHeld: true, onePlace: true, ownFlowStays: true, atOnce: true,
+		reserves: true, reserveClamped: true, reserveLower: true, keepStanding: true,
+		tickets: true, ticketInFlow: true, ticketAges: true, ticketInTie: true, ticketExpires: true,
+		ticketNewest: true, ticketAtOnce: true,
+		pauses: true, pauseExact: true, pauseGrows: true, pauseKeeps: true,
+		placeAbove: true, placeBelow: true, placeOwn: true, placeFlows: true, placePin: true,
 	}
 }
 
@@ -56,7 +67,7 @@ func theRules() rules {
 func (m *ref) arrive(r request, now int64) {
 	id := m.next
 	m.next++
-	if len(m.waiters) == 0 && r.cost <= m.free() && !m.atLimit(r.class) {
+	if len(m.waiters) == 0 && !m.paused() && r.cost <= m.free() && !m.atLimit(r.class) {
 		m.start(id, r.class, r.cost)
 		return
 	}
@@ -64,15 +75,16 @@ func (m *ref) arrive(r request, now int64) {
 		m.refuse(id, Hopeless)
 		return
 	}
-	if m.rules.expireFirst && m.expire(now) {
+	thawed := m.thaw(now)
+	if m.rules.expireFirst && m.expire(now) || thawed {
 		m.dispatch(now)
 	}
-	switch {
-	case len(m.waiters) == 0 && m.charge(r.cost) <= m.free() && !m.atLimit(r.class):
+	switch over := m.isOver(min(r.arrived, now), now, now); {
+	case len(m.waiters) == 0 && !m.paused() && m.charge(r.cost) <= m.free() && !m.atLimit(r.class):
 		m.start(id, r.class, m.charge(r.cost))
-	case m.timeout == 0:
-		m.refuse(id, TimedOut)
-	case m.startsAtOnce(id, &r, now):
+	case (!m.hasPlace(r, m.waiters) && m.rules.atOnce || over && m.rules.ticketAtOnce) && m.startsAtOnce(id, &r, now):
+	case over:
+		m.timesOut(id, r, now)
 	case !m.place(r, now):
 		m.refuse(id, Full)
 	default:
@@ -85,23 +97,47 @@ func (m *ref) arrive(r request, now int64) {
 // startsAtOnce grants r, for which there is no place in the queue, if it is the
 // one to be granted once it stands in the queue.
 func (m *ref) startsAtOnce(id int, r *request, now int64) bool {
-	if !m.rules.atOnce || m.hasPlace(*r, m.waiters) || m.charge(r.cost) > m.free() || m.atLimit(r.class) {
+	if m.paused() || m.charge(r.cost) > m.free() || m.atLimit(r.class) {
 		return false
 	}
-	own := *r
+	var w *refWaiter
+	if m.visits(id, *r, now, func(x *refWaiter) { w = x; m.dispatch(now) }) {
+		return true
+	}
+	r.passes = w.passes
+	return false
+}
+
+// visits lets r stand in the queue while f runs. It takes no place: if it is there
+// still, it leaves without a trace. visits reports whether it was granted.
+func (m *ref) visits(id int, r request, now int64, f func(w *refWaiter)) bool {
+	var own *refFlow
+	var before refFlow
+	var head *refWaiter
 	for _, f := range m.flows {
 		if f.class == r.class && f.name == r.flow {
-			own.weight = f.weight
+			own, before, head = f, *f, m.first(f)
+			r.weight = f.weight // until it has its own place
 		}
 	}
-	w := m.insert(id, own, now)
-	m.dispatch(now)
+	w := m.insert(id, r, now)
+	f(w)
 	if !slices.Contains(m.waiters, w) {
 		return true
 	}
 	m.take(w, false, false)
-	r.passes = w.passes
+	if own != nil && m.first(own) == head && own.s == before.s {
+		own.f = before.f
+	}
 	return false
+}
+
+// timesOut refuses a ticket whose time is over, with the position that it would
+// have had.
+func (m *ref) timesOut(id int, r request, now int64) {
+	var position int64
+	m.visits(id, r, now, func(w *refWaiter) { position = m.position(w) })
+	m.log = append(m.log, ended{id, TimedOut, position})
 }
 
 func (m *ref) refuse(id int, o Outcome) { m.log = append(m.log, ended{id, o, 0}) }
@@ -187,6 +223,9 @@ func (m *ref) last(ws []*refWaiter) *refWaiter {
 	if !m.rules.newest {
 		return ws[0]
 	}
+	if !m.rules.ticketNewest {
+		return slices.MaxFunc(ws, func(a, b *refWaiter) int { return a.id - b.id })
+	}
 	return ws[len(ws)-1]
 }
 
@@ -214,17 +253,24 @@ func (m *ref) queued(f *refFlow) int64 {
 
 // expire refuses those whose time is over.
 func (m *ref) expire(now int64) bool {
-	over := m.of(func(w *refWaiter) bool {
-		return now > w.arrival+m.timeout || now == w.arrival+m.timeout && m.rules.expireExact
-	})
+	over := m.of(func(w *refWaiter) bool { return m.isOver(w.arrival, w.entered, now) })
 	for _, w := range over {
 		m.remove(w, TimedOut)
 	}
 	return len(over) > 0
 }
 
+// isOver: the time of who arrived and entered then is over.
+func (m *ref) isOver(arrived, entered, now int64) bool {
+	if !m.rules.ticketExpires {
+		arrived = entered
+	}
+	return now > arrived+m.timeout || now == arrived+m.timeout && m.rules.expireExact
+}
+
 // settle is what follows every change but an arrival.
 func (m *ref) settle(now int64) {
+	m.thaw(now)
 	m.expire(now)
 	m.dispatch(now)
 	m.settled()

@@ -1,6 +1,7 @@
 package waitq
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -14,6 +15,8 @@ type ref struct {
 
 	limit      int64
 	classLimit [Classes]int64
+	reserve    int64
+	until      int64 // end of the pause, 0 = none
 	timeout    int64
 	step       int64
 	maxWaiters int
@@ -35,7 +38,7 @@ type ref struct {
 type ended struct {
 	id      int
 	outcome Outcome
-	charge  int64 // what it holds, if it was granted
+	charge  int64 // what it holds, if it was granted; its position, if it was displaced or timed out
 }
 
 type refLease struct {
@@ -49,6 +52,7 @@ type refWaiter struct {
 	cost      int64
 	held      int64
 	arrival   int64
+	entered   int64
 	deadline  int64
 	passes    int
 	tag       int64 // only for the mutant that makes tags on arrival
@@ -79,16 +83,24 @@ func (m *ref) charge(cost int64) int64 {
 
 // atLimit reports whether the class has as many leases out as it may.
 func (m *ref) atLimit(class int) bool {
-	if class == 0 || !m.rules.classLimits {
+	if class == 0 {
 		return false
 	}
-	n := int64(0)
+	own, lower := int64(0), int64(0)
 	for _, l := range m.leases {
 		if l.class == class {
-			n++
+			own++
+		}
+		if l.class > 0 || !m.rules.reserveLower {
+			lower++
 		}
 	}
-	return n >= m.classLimit[class]
+	reserve := min(m.reserve, m.limit-1)
+	if !m.rules.reserveClamped {
+		reserve = min(m.reserve, m.limit)
+	}
+	return m.rules.classLimits && own >= m.classLimit[class] ||
+		m.rules.reserves && reserve > 0 && lower >= m.limit-reserve
 }
 
 // of returns the waiters that keep passes, in order of arrival.
@@ -110,7 +122,7 @@ func (m *ref) inClass(c int) []*refWaiter {
 func (m *ref) first(f *refFlow) *refWaiter {
 	var first *refWaiter
 	for _, w := range m.waiters {
-		if w.flow == f && (first == nil || !m.rules.fifo) {
+		if w.flow == f && (first == nil || !m.rules.fifo || !m.rules.ticketInFlow && w.id < first.id) {
 			first = w
 		}
 	}
@@ -144,7 +156,11 @@ func (m *ref) aged(w *refWaiter, ranks int, now int64) bool {
 	if !m.rules.rankPerStep {
 		ranks = 1
 	}
-	return m.step > 0 && now >= w.arrival+int64(ranks)*m.step
+	since := w.arrival
+	if !m.rules.ticketAges {
+		since = w.entered
+	}
+	return m.step > 0 && now >= since+int64(ranks)*m.step
 }
 
 func (m *ref) owes(top, c int) bool {
@@ -164,9 +180,12 @@ func (m *ref) fair(class int) *refWaiter {
 			continue
 		}
 		w := m.first(f)
-		older := best != nil && w.id < best.id
+		older := best != nil && (w.arrival < best.arrival || w.arrival == best.arrival && w.id < best.id)
+		if !m.rules.ticketInTie {
+			older = best != nil && w.id < best.id
+		}
 		if !m.rules.olderInTie {
-			older = best != nil && w.id > best.id
+			older = !older
 		}
 		if best == nil || f.f < best.flow.f || f.f == best.flow.f && older {
 			best = w
@@ -216,7 +235,12 @@ func (m *ref) passer(h *refWaiter) *refWaiter {
 
 // dispatch grants whom the rules let in.
 func (m *ref) dispatch(now int64) {
-	for len(m.waiters) > 0 && (m.free() > 0 || !m.rules.pinWithRoom) {
+	for len(m.waiters) > 0 && !m.paused() && (m.free() > 0 || !m.rules.pinWithRoom) {
+		for c := range m.kept {
+			if !m.stands(c) && m.rules.keepStanding {
+				m.kept[c] = 0
+			}
+		}
 		turn, top := m.turn(now)
 		if turn < 0 {
 			return
@@ -300,8 +324,12 @@ func (m *ref) start(id, class int, charge int64) {
 }
 
 func (m *ref) remove(w *refWaiter, o Outcome) {
+	position := int64(0)
+	if o == TimedOut || o == Displaced {
+		position = m.position(w)
+	}
 	m.take(w, false, false)
-	m.log = append(m.log, ended{w.id, o, 0})
+	m.log = append(m.log, ended{w.id, o, position})
 }
 
 // over is a cost over a flow's weight in tag units, rounded down.
@@ -334,7 +362,7 @@ func (m *ref) take(w *refWaiter, granted, inOrder bool) {
 	}
 }
 
-// insert puts a newcomer at the end of its flow.
+// insert puts a newcomer where its arrival belongs.
 func (m *ref) insert(id int, r request, now int64) *refWaiter {
 	i := slices.IndexFunc(m.flows, func(f *refFlow) bool { return f.class == r.class && f.name == r.flow })
 	if i < 0 {
@@ -346,14 +374,18 @@ func (m *ref) insert(id int, r request, now int64) *refWaiter {
 	}
 	f := m.flows[i]
 	f.weight = r.weight
-	w := &refWaiter{id: id, class: r.class, flow: f, cost: r.cost, held: r.held, arrival: now, deadline: r.deadline, passes: r.passes}
+	w := &refWaiter{id: id, class: r.class, flow: f, cost: r.cost, held: r.held, arrival: min(r.arrived, now), entered: now, deadline: r.deadline, passes: r.passes}
 	w.tag = f.s + m.over(r.cost, f)
 	for _, x := range m.waiters {
 		if x.flow == f {
 			w.tag = x.tag + m.over(r.cost, f)
 		}
 	}
+	if !m.rules.tickets {
+		w.arrival = now
+	}
 	m.waiters = append(m.waiters, w)
+	slices.SortStableFunc(m.waiters, func(a, b *refWaiter) int { return cmp.Compare(a.arrival, b.arrival) })
 	if m.first(f) == w {
 		f.f = f.s + m.over(r.cost, f)
 	}

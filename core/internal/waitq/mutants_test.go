@@ -54,6 +54,30 @@ var mutants = []struct {
 	{"what waiters hold is not bounded", func(r *rules) { r.boundHeld = false }},
 	{"a newcomer displaces as many as it takes", func(r *rules) { r.onePlace = false }},
 	{"a newcomer needs a place even to start at once", func(r *rules) { r.atOnce = false }},
+	// Reserve
+	{"the reserve is ignored", func(r *rules) { r.reserves = false }},
+	{"a reserve may be the whole limit", func(r *rules) { r.reserveClamped = false }},
+	{"leases of class 0 count against the reserve", func(r *rules) { r.reserveLower = false }},
+	{"a turn runs out while its class is shut out", func(r *rules) { r.keepStanding = false }},
+	// Tickets
+	{"a ticket is an arrival like any other", func(r *rules) { r.tickets = false }},
+	{"a ticket goes to the end of its flow", func(r *rules) { r.ticketInFlow = false }},
+	{"a ticket ages from when it came back", func(r *rules) { r.ticketAges = false }},
+	{"of equal tags a ticket's is the newer", func(r *rules) { r.ticketInTie = false }},
+	{"a ticket's time begins anew", func(r *rules) { r.ticketExpires = false }},
+	{"who came back last is the newest", func(r *rules) { r.ticketNewest = false }},
+	{"a ticket whose time is over may not start", func(r *rules) { r.ticketAtOnce = false }},
+	// Pause
+	{"a pause is ignored", func(r *rules) { r.pauses = false }},
+	{"a pause ends after its end, not at it", func(r *rules) { r.pauseExact = false }},
+	{"a pause can be cut short by another", func(r *rules) { r.pauseGrows = false }},
+	{"a turn runs out during a pause", func(r *rules) { r.pauseKeeps = false }},
+	// Position
+	{"higher classes do not stand before one", func(r *rules) { r.placeAbove = false }},
+	{"lower classes stand before one", func(r *rules) { r.placeBelow = false }},
+	{"those before it in its flow do not count", func(r *rules) { r.placeOwn = false }},
+	{"every flow stands before one", func(r *rules) { r.placeFlows = false }},
+	{"the pinned waiter stands where its flow does", func(r *rules) { r.placePin = false }},
 	// Leaving
 	{"time is over after the timeout, not at it", func(r *rules) { r.expireExact = false }},
 	{"those whose time is over keep their places from a newcomer", func(r *rules) { r.expireFirst = false }},

@@ -21,34 +21,62 @@ func (q *Queue) turnLocked(now int64) (turn, top int) {
 	return top, top
 }
 
+// keepLocked forgets what a class that may not be granted keeps others from: it
+// keeps them from nothing.
+func (q *Queue) keepLocked() {
+	q.keeps = false
+	for i := range q.classes {
+		switch c := &q.classes[i]; {
+		case c.kept == 0:
+		case q.standsLocked(i):
+			q.keeps = true
+		default:
+			c.kept = 0
+		}
+	}
+}
+
 // lapsedLocked reports whether h, the head of an aged turn that does not fit, has
 // kept the higher classes waiting for as long as it may. Then its turn is spent as
 // if it had been granted.
 func (q *Queue) lapsedLocked(h *waiter, now int64) bool {
 	c := &q.classes[h.class]
 	if c.kept == 0 {
-		c.kept = now
+		c.kept, q.keeps = now, true
 		q.armLocked(now)
 	}
 	if now-c.kept < keepSteps*q.step {
 		return false
 	}
 	c.kept = 0
-	q.chargeTurnLocked(h)
+	q.chargeTurnLocked(h, q.creditorsLocked(int(h.class)))
 	return true
 }
 
-// chargeTurnLocked lets h's class owe for a turn to the classes above that wait.
-func (q *Queue) chargeTurnLocked(h *waiter) {
-	for b := range int(h.class) {
+// creditorsLocked is the set of the classes above c that wait: those that a turn of
+// c is owed to.
+func (q *Queue) creditorsLocked(c int) (set uint8) {
+	for b := range c {
 		if q.standsLocked(b) {
+			set |= 1 << b
+		}
+	}
+	return set
+}
+
+// chargeTurnLocked lets h's class owe for a turn.
+func (q *Queue) chargeTurnLocked(h *waiter, creditors uint8) {
+	for b := range int(h.class) {
+		if creditors>>b&1 == 1 {
 			q.debt[b] += 3 * min(h.cost, q.limit)
 		}
 	}
 }
 
 // standsLocked reports whether class c has waiters that may be granted.
-func (q *Queue) standsLocked(c int) bool { return q.classes[c].n > 0 && q.belowClassLimit(c) }
+func (q *Queue) standsLocked(c int) bool {
+	return q.classes[c].n > 0 && (c == 0 || q.eligible(c))
+}
 
 func (q *Queue) agedLocked(c, to int, now int64) bool {
 	return q.agedBy(q.classes[c].oldest(MaxLimit), c-to, now)
@@ -67,16 +95,6 @@ func (q *Queue) owesNothingLocked(top, c int) bool {
 	return true
 }
 
-// shareLocked keeps the debts for a grant to w, which still stands in the queue.
-func (q *Queue) shareLocked(w *waiter, inOrder bool) {
-	if inOrder && q.step > 0 {
-		q.chargeTurnLocked(w)
-	}
-	if int(w.class) < len(q.debt) {
-		q.debt[w.class] = max(0, q.debt[w.class]-min(w.cost, q.limit))
-	}
-}
-
 // passerLocked is the waiter that may pass h, the head of the order, which does
 // not fit. nil when there is none.
 func (q *Queue) passerLocked(h *waiter) *waiter {
@@ -91,7 +109,7 @@ func (q *Queue) passerLocked(h *waiter) *waiter {
 		c := &q.classes[i]
 		w := c.head()
 		if w == h {
-			w = c.heap.first().first
+			w = c.heap.first().head
 		}
 		if w != h && min(w.cost, q.limit) <= room {
 			return w
@@ -106,38 +124,40 @@ func (q *Queue) passerLocked(h *waiter) *waiter {
 // insertLocked puts w into every list.
 func (q *Queue) insertLocked(w *waiter, flow string) {
 	q.seq++
-	w.seq, w.queued = q.seq, true
-	q.classes[w.class].add(w, flow)
-	w.aprev = q.newest
-	if q.newest == nil {
-		q.oldest = w
-	} else {
-		q.newest.anext = w
+	w.seq, w.outcome = q.seq, Queued
+	w.late = q.all.last != nil && w.arrival < q.all.last.arrival
+	if q.waiting == 0 {
+		q.since = w.left
 	}
-	q.newest = w
+	q.classes[w.class].add(w, flow)
+	if w.late {
+		q.all.pushLate(w, inAll)
+	} else {
+		q.all.push(w, inAll)
+	}
 	q.waiting++
-	q.stats.entered[w.class]++
+	q.stats.counts.entered[w.class]++
 	q.queued += w.cost
 	q.held += w.held
+	if q.track {
+		q.agesLocked(w.left).enter(w.left)
+	}
 }
 
 // unlinkLocked takes w out of every list.
 func (q *Queue) unlinkLocked(w *waiter, granted, inOrder bool) {
 	q.classes[w.class].remove(w, granted, inOrder)
-	if w.aprev == nil {
-		q.oldest = w.anext
+	if w.late {
+		q.all.removeLate(w, inAll)
 	} else {
-		w.aprev.anext = w.anext
+		q.all.remove(w, inAll)
 	}
-	if w.anext == nil {
-		q.newest = w.aprev
-	} else {
-		w.anext.aprev = w.aprev
-	}
-	w.aprev, w.anext, w.queued = nil, nil, false
 	q.waiting--
 	q.queued -= w.cost
 	q.held -= w.held
+	if q.track {
+		q.window.ages.leave(w.left)
+	}
 	if c := &q.classes[w.class]; c.byQueue != nil && q.waiting <= q.maxWait/2 {
 		c.byQueue = nil
 	}
@@ -153,7 +173,7 @@ func (q *Queue) makePlaceLocked(w *waiter, flow string, now int64) bool {
 	if v == nil || !q.hasPlaceLocked(w, v) {
 		return false
 	}
-	q.removeLocked(v, Displaced, now)
+	q.removeInPlaceLocked(v, Displaced, now)
 	return true
 }
 
@@ -166,24 +186,33 @@ func (q *Queue) hasPlaceLocked(w, v *waiter) bool {
 	return waiting < q.maxWait && w.held <= q.maxHeld-held
 }
 
-// startsAtOnceLocked grants w, a newcomer to a full queue, if the rules let it
+// startsAtOnceLocked grants w, a newcomer that may not wait, if the rules let it
 // start before all who wait, or past a head that does not fit: then it takes
 // nobody's place. It stands in the queue for the time of one dispatch.
 func (q *Queue) startsAtOnceLocked(w *waiter, flow string, now int64) bool {
-	if q.hasPlaceLocked(w, nil) || !q.fitsLocked(w) || !q.belowClassLimit(int(w.class)) {
+	if q.until != 0 || !q.fitsLocked(w) || !q.eligible(int(w.class)) {
 		return false
 	}
-	weight := w.weight
-	if f := q.classes[w.class].find(flow); f != nil {
+	c, weight := &q.classes[w.class], w.weight
+	f := c.find(flow)
+	var head *waiter
+	var start, finish uint64
+	if f != nil {
+		head, start, finish = f.head, f.start, f.finish
 		w.weight = uint16(f.weight) // its flow's, until it has its own place
 	}
 	q.insertLocked(w, flow)
 	q.dispatchLocked(now)
-	if !w.queued {
+	if w.outcome != Queued {
 		return true
 	}
 	q.unlinkLocked(w, false, false)
-	q.stats.entered[w.class]--
+	w.outcome = Granted // none yet
+	if f != nil && f.head == head && f.start == start {
+		f.finish = finish // w may have been its head
+		c.heap.fix(f)
+	}
+	q.stats.counts.entered[w.class]--
 	w.weight = weight
 	return false
 }
@@ -203,7 +232,7 @@ func (q *Queue) victimLocked(w *waiter, flow string, now int64) *waiter {
 	for i := int(w.class); i < Classes; i++ {
 		f := q.classes[i].longest()
 		if f != nil && f.name != flow && more(f.queued, f.weight, mine, int64(w.weight)) > 0 {
-			return f.last
+			return f.waiters.newest(inFlow)
 		}
 	}
 	return nil

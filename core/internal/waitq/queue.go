@@ -7,82 +7,31 @@ import (
 	"time"
 )
 
-// Classes is the number of classes; 0 is the most urgent.
-const Classes = 3
-
-// MaxLimit bounds a queue's limit and every cost.
-const MaxLimit = 1 << 34
-
-// Unlimited is a class limit that never binds.
-const Unlimited = 1<<63 - 1
-
-// Config is what a queue is made of. Every field can be changed later.
-type Config struct {
-	// Limit is the capacity in units of cost, 1 to MaxLimit.
-	Limit int64
-	// ClassLimit is the most leases of a class that may be out at once. It
-	// does not bind class 0, whose leases are not counted apart.
-	ClassLimit [Classes]int64
-	// Timeout is the longest wait, counted from arrival. 0 lets nobody wait.
-	Timeout time.Duration
-	// AgingStep is the wait that raises a waiter's rank by one class. 0 = none.
-	AgingStep time.Duration
-	// MaxWaiters bounds the number of waiters. 0 lets nobody wait.
-	MaxWaiters int
-	// MaxHeld bounds the sum of Request.Held over the waiters.
-	MaxHeld int64
-}
-
-// Request is what a caller asks for.
-type Request struct {
-	Class  int    // 0 to Classes-1
-	Weight int    // share of the flow, at least 1
-	Flow   string // fairness key inside the class; one over 128 bytes is kept as its digest
-	Cost   int64  // 0 to MaxLimit; 0 takes no room and never waits
-	Held   int64  // what the waiter holds in memory while it waits
-}
-
-// Outcome is how a request for a lease ended.
-type Outcome uint8
-
-// The outcomes.
-const (
-	Granted   Outcome = iota // the lease is held
-	Full                     // the queue is full
-	TimedOut                 // waited as long as the queue allows
-	Hopeless                 // the caller's deadline leaves no time to finish
-	Displaced                // gave its place to someone else
-	Shed                     // removed by Evict
-	Closed                   // the queue is closed
-	Canceled                 // the caller's context ended: its Err says how
-	Queued                   // waits still: only Book says so
-)
-
-// Result is the outcome of an Acquire and how long it took in the queue. Waited
-// is 0 for whoever never queued.
-type Result struct {
-	Outcome Outcome
-	Waited  time.Duration
-}
-
 // Queue is a capacity and those who wait for it. Use New. All methods are safe
 // for concurrent use.
 type Queue struct {
 	// The hot line: what an acquire and a release without a queue touch.
-	state     atomic.Int64
-	grants    [Classes]atomic.Int64 // grants that did not queue
-	classCap  [Classes]atomic.Int64
-	classHeld [Classes]atomic.Int64 // leases out, by class; class 0 is not counted
-	returned  atomic.Int64          // grants that cancellation overtook
+	state    atomic.Int64
+	grants   [Classes]atomic.Int64     // grants that did not queue
+	lower    atomic.Uint64             // leases of classes 1 and 2
+	lowerCap atomic.Int64              // bounds those of both together
+	classCap [Classes - 1]atomic.Int64 // bounds those of each
+	returned atomic.Int64              // grants that cancellation overtook
 
 	// Immutable after New.
-	epoch   time.Time
-	shut    atomic.Bool   // the queue is closed
-	drained chan struct{} // closed when the queue is closed and no lease is out
-	waiters sync.Pool     // of *waiter
+	epoch  time.Time
+	notify func()
+	track  bool // TrackWaits
+
+	shut    atomic.Bool // the queue is closed
+	paused  atomic.Bool // until is not 0
+	waiters sync.Pool   // of *waiter
 
 	mu       sync.Mutex
 	limit    int64
+	reserve  int64 // as configured
+	until    int64 // end of the pause, 0 = none
+	since    int64 // since when somebody has been waiting
 	timeout  int64
 	step     int64
 	maxWait  int
@@ -90,8 +39,10 @@ type Queue struct {
 	biased   bool
 	lenient  bool // AdmitAll: nobody waits
 	closed   bool
-	finished bool // drained is closed
-	armed    bool // the timer fires at firesAt
+	finished bool          // closed, and no lease is out
+	drained  chan struct{} // closed when it is; nil until somebody asks
+	armed    bool          // the timer fires at firesAt
+	keeps    bool          // some class may have kept set
 	firesAt  int64
 	timer    *time.Timer
 	classes  [Classes]class
@@ -101,42 +52,22 @@ type Queue struct {
 	held     int64 // sum of Held over the waiters
 	queued   int64 // sum of cost over the waiters
 	seq      uint64
-	oldest   *waiter // all waiters, by arrival
-	newest   *waiter
+	all      list    // all waiters
 	woken    *waiter // granted or refused, to be woken after the lock
 	stats    stats
+	window   *window // nil until there is a wait, after Trim, and without TrackWaits
+	seen     int64   // of the grants that did not queue, those that the window has
 }
 
 // New returns a queue. It panics on a Config out of its ranges: policies check
 // what users give before it comes here.
 func New(c Config) *Queue {
-	q := &Queue{epoch: time.Now(), drained: make(chan struct{})}
+	q := &Queue{epoch: time.Now(), notify: c.Notify, track: c.TrackWaits}
 	q.check(c)
-	q.limit = c.Limit
-	q.state.Store(c.Limit << countBits)
 	q.configureLocked(c)
+	q.setLimitLocked(c.Limit)
 	return q
 }
-
-func (q *Queue) check(c Config) {
-	switch {
-	case c.Limit < 1 || c.Limit > MaxLimit:
-		panic("waitq: Limit out of range")
-	case c.Timeout < 0 || c.AgingStep < 0 || c.MaxWaiters < 0 || c.MaxHeld < 0:
-		panic("waitq: negative bound")
-	}
-}
-
-func (q *Queue) configureLocked(c Config) {
-	q.timeout, q.step = bounded(c.Timeout), bounded(c.AgingStep)
-	q.maxWait, q.maxHeld = c.MaxWaiters, c.MaxHeld
-	for i := range q.classCap {
-		q.classCap[i].Store(c.ClassLimit[i])
-	}
-}
-
-// bounded keeps sums of times below the largest one: a century is for ever.
-func bounded(d time.Duration) int64 { return int64(min(d, 100*365*24*time.Hour)) }
 
 // now is the queue's clock: nanoseconds since New, monotonic, at least 1.
 func (q *Queue) now() int64 { return int64(time.Since(q.epoch)) + 1 }
@@ -146,13 +77,17 @@ func (q *Queue) now() int64 { return int64(time.Since(q.epoch)) + 1 }
 // that is done is Canceled even where there is room, and a grant that it
 // overtakes goes back. l must be free: new or released.
 func (q *Queue) Acquire(ctx context.Context, l *Lease, r Request) Result {
+	return q.acquire(ctx, l, &r) // inlined, so that r is not copied
+}
+
+func (q *Queue) acquire(ctx context.Context, l *Lease, r *Request) Result {
 	if ctx.Err() != nil {
 		return Result{Outcome: Canceled}
 	}
 	if q.TryAcquire(l, r.Class, r.Cost) {
 		return Result{}
 	}
-	return q.Wait(ctx, l, &r)
+	return q.Wait(ctx, l, r)
 }
 
 // Wait is Acquire for a caller whom Take or TryAcquire has just refused and whose
@@ -163,16 +98,20 @@ func (q *Queue) Wait(ctx context.Context, l *Lease, r *Request) Result {
 		w = q.getWaiter(*r)
 		l.spare = w
 	} else {
-		w.is(r)
+		q.fill(w, r)
 	}
 	w.deadline = q.deadlineOf(ctx)
 	flow := flowKey(r.Flow)
 	now := q.now()
 	q.mu.Lock()
 	q.enterLocked(w, flow, now)
+	waits := w.outcome == Queued
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
+	if waits && q.notify != nil {
+		q.notify()
+	}
 
 	if done := ctx.Done(); done == nil {
 		<-w.ready
@@ -191,7 +130,10 @@ func (q *Queue) Wait(ctx context.Context, l *Lease, r *Request) Result {
 func (q *Queue) settle(ctx context.Context, l *Lease, w *waiter) Result {
 	// Clocks are read before the lock, so w may have left before it came.
 	res := Result{Outcome: w.outcome, Waited: time.Duration(max(w.left-w.arrival, 0))}
-	if w.outcome == Granted {
+	switch w.outcome {
+	case TimedOut, Displaced:
+		res.Position = int(w.charge)
+	case Granted:
 		l.hold(q, int(w.class), w.charge, w.left)
 		l.waited.Store(int64(res.Waited))
 		if ctx.Err() != nil {
@@ -207,7 +149,7 @@ func (q *Queue) settle(ctx context.Context, l *Lease, w *waiter) Result {
 func (q *Queue) leave(w *waiter) {
 	now := q.now()
 	q.mu.Lock()
-	if w.queued {
+	if w.outcome == Queued {
 		q.removeLocked(w, Canceled, now)
 		q.settleLocked(now)
 	}
@@ -227,10 +169,13 @@ func (q *Queue) deadlineOf(ctx context.Context) int64 {
 
 // enterLocked gives w its outcome or its place in the queue.
 func (q *Queue) enterLocked(w *waiter, flow string, now int64) {
-	if q.newest != nil && now < q.newest.arrival {
-		now = q.newest.arrival // clocks are read before the lock: keep the order
+	if last := q.all.last; last != nil && now < last.arrival {
+		now = last.arrival // clocks are read before the lock: keep the order
 	}
-	w.arrival = now
+	w.arrival, w.left = min(w.arrival, now), now
+	if q.stats.counts == nil {
+		q.stats.unpack()
+	}
 	switch {
 	case q.closed:
 		q.finishLocked(w, Closed, now)
@@ -240,18 +185,21 @@ func (q *Queue) enterLocked(w *waiter, flow string, now int64) {
 		return
 	}
 	q.biasLocked()
-	if q.expireLocked(now) { // the expired make way before the newcomer is judged
+	thawed := q.thawLocked(now)
+	if q.expireLocked(now) || thawed { // the expired make way before the newcomer is judged
 		q.dispatchLocked(now)
 	}
+	over, place := now-w.arrival >= q.timeout, q.hasPlaceLocked(w, nil)
 	switch {
 	case q.lenient && !w.booked:
 		q.admitLocked(w, now)
-	case q.waiting == 0 && q.fitsLocked(w) && q.takeClass(int(w.class)):
+	case q.waiting == 0 && q.until == 0 && q.fitsLocked(w) && q.takeClass(int(w.class)):
 		q.startLocked(w, now)
-	case q.timeout == 0:
+	case (over || !place) && q.startsAtOnceLocked(w, flow, now): // that takes no place
+	case over:
+		w.charge = q.newcomersPositionLocked(w, flow)
 		q.finishLocked(w, TimedOut, now)
-	case q.startsAtOnceLocked(w, flow, now): // that takes no place
-	case !q.makePlaceLocked(w, flow, now):
+	case !place && !q.makePlaceLocked(w, flow, now):
 		q.finishLocked(w, Full, now)
 	default:
 		q.insertLocked(w, flow)
@@ -264,6 +212,7 @@ func (q *Queue) enterLocked(w *waiter, flow string, now int64) {
 // settleLocked is what follows every change but an arrival: whoever may start is
 // started, and the fast path opens when nobody is left.
 func (q *Queue) settleLocked(now int64) {
+	q.thawLocked(now)
 	q.expireLocked(now)
 	q.dispatchLocked(now)
 	q.unbiasLocked()
@@ -273,7 +222,10 @@ func (q *Queue) settleLocked(now int64) {
 // dispatchLocked grants everyone whom the rules let in. See "Order" and "Room"
 // in the package comment.
 func (q *Queue) dispatchLocked(now int64) {
-	for q.waiting > 0 && q.freeLocked() > 0 {
+	for q.waiting > 0 && q.until == 0 && q.freeLocked() > 0 {
+		if q.keeps {
+			q.keepLocked()
+		}
 		turn, top := q.turnLocked(now)
 		if turn < 0 {
 			return // all who wait are of classes at their limits
@@ -313,10 +265,19 @@ func (q *Queue) dispatchLocked(now int64) {
 // grantLocked starts w, which fits, and takes it from the queue. It is false
 // when its class has just reached its limit.
 func (q *Queue) grantLocked(w *waiter, now int64, inOrder bool) bool {
-	if !q.takeClass(int(w.class)) {
-		return false
+	if w.class > 0 {
+		creditors := uint8(0)
+		if inOrder && q.step > 0 {
+			creditors = q.creditorsLocked(int(w.class)) // before w's lease can shut one out
+		}
+		if !q.takeClass(int(w.class)) {
+			return false
+		}
+		q.chargeTurnLocked(w, creditors)
 	}
-	q.shareLocked(w, inOrder)
+	if int(w.class) < len(q.debt) && q.debt[w.class] > 0 {
+		q.debt[w.class] = max(0, q.debt[w.class]-min(w.cost, q.limit))
+	}
 	q.unlinkLocked(w, true, inOrder)
 	q.startLocked(w, now)
 	return true
@@ -336,11 +297,20 @@ func (q *Queue) removeLocked(w *waiter, o Outcome, now int64) {
 	q.finishLocked(w, o, now)
 }
 
+// removeInPlaceLocked is removeLocked for an outcome that tells the position.
+func (q *Queue) removeInPlaceLocked(w *waiter, o Outcome, now int64) {
+	w.charge = q.positionLocked(w)
+	q.removeLocked(w, o, now)
+}
+
 // finishLocked gives w, which is in no list, its outcome and puts it on the list
 // of those to wake.
 func (q *Queue) finishLocked(w *waiter, o Outcome, now int64) {
-	w.outcome, w.left = o, now
-	w.bnext, q.woken = q.woken, w
+	if q.track {
+		q.leftLocked(int(w.class), o, w.outcome == Queued, max(now-w.left, 0), now)
+	}
+	w.outcome, w.arrival, w.left = o, w.left, now
+	w.links[woken].next, q.woken = q.woken, w
 	q.stats.ended(w)
 }
 

@@ -32,7 +32,8 @@ func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
 		q.undo(cost<<countBits - 1)
 		return cost == 0 && q.tryNothing(l)
 	}
-	if !q.takeClass(class) {
+	if class > 0 && !q.within(q.lower.Add(place(class)), class) { // takeClass, for speed
+		q.leaveClass(class)
 		q.undo(cost<<countBits - 1)
 		return false
 	}
@@ -101,7 +102,7 @@ func (q *Queue) releasedLocked(class int, charge, start, now int64) {
 	if start > 0 {
 		q.stats.held(class, now-start)
 	}
-	if q.biased {
+	if q.waiting > 0 {
 		q.stats.drained(charge, now)
 	}
 	q.settleLocked(now)
@@ -158,19 +159,6 @@ func (q *Queue) freeLocked() int64 {
 
 func (q *Queue) fitsLocked(w *waiter) bool { return q.freeLocked() >= min(w.cost, q.limit) }
 
-func (q *Queue) belowClassLimit(class int) bool {
-	return class == 0 || q.classHeld[class].Load() < q.classCap[class].Load()
-}
-
-// takeClass counts a lease in its class, unless the class is at its limit.
-func (q *Queue) takeClass(class int) bool {
-	if class > 0 && q.classHeld[class].Add(1) > q.classCap[class].Load() {
-		q.classHeld[class].Add(-1)
-		return false
-	}
-	return true
-}
-
 // biasLocked turns the fast path off.
 func (q *Queue) biasLocked() {
 	if !q.biased {
@@ -179,13 +167,16 @@ func (q *Queue) biasLocked() {
 	}
 }
 
-// unbiasLocked turns the fast path on again when nobody waits.
+// unbiasLocked forgets the queue when nobody waits, and turns the fast path on
+// again unless a pause forbids it.
 func (q *Queue) unbiasLocked() {
 	if q.waiting > 0 || !q.biased || q.closed {
 		return
 	}
-	q.biased = false
 	q.debt = [Classes - 1]int64{}
-	q.stats.drain = meter{} // it measures how a queue drains
-	q.state.Add(bias << countBits)
+	q.stats.forgetDrain()
+	if q.until == 0 {
+		q.biased = false
+		q.state.Add(bias << countBits)
+	}
 }

@@ -1,7 +1,6 @@
 package waitq
 
 import (
-	"math"
 	"math/bits"
 	"time"
 )
@@ -17,36 +16,63 @@ const (
 
 // stats counts what happens in the queue. Queue.mu guards it.
 type stats struct {
-	outcomes [Classes][Canceled + 1]int64 // of those who came to the lock
-	entered  [Classes]int64               // of those, who stood in the queue
-	holds    [Classes]*histogram
-	typ      [Classes]int64
-	drain    meter
+	counts *counters // nil until somebody comes to the lock, and after Trim
+	packed string    // what Trim made of them
+	pace   *pace     // nil until something is known, and after Trim
 }
 
-func (s *stats) ended(w *waiter) { s.outcomes[w.class][w.outcome]++ }
+// counters are what never starts again.
+type counters struct {
+	outcomes [Classes][Queued]int64 // of those who came to the lock
+	entered  [Classes]int64         // of those, who stood in the queue
+	totals   *[Classes]WaitTotal    // nil until there is one
+}
+
+// pace is how long leases are held and how fast they come back.
+type pace struct {
+	holds [Classes]*histogram
+	typ   [Classes]int64
+	drain meter
+}
+
+func (s *stats) ended(w *waiter) { s.counts.outcomes[w.class][w.outcome]++ }
 
 // typical is the median hold time of a class, 0 while it is not known.
-func (s *stats) typical(class int) int64 { return s.typ[class] }
+func (s *stats) typical(class int) int64 {
+	if s.pace == nil {
+		return 0
+	}
+	return s.pace.typ[class]
+}
 
 // patient is the third quartile of the hold times that are known, 0 where there is
 // none: half of those who come back after the median come back too soon.
 func (s *stats) patient(class int) int64 {
-	if h := s.holds[class]; h != nil {
-		return h.quantile(3, 4)
+	if !s.knows(class) {
+		return 0
 	}
-	return 0
+	return s.pace.holds[class].quantile(3, 4)
+}
+
+func (s *stats) knows(class int) bool { return s.pace != nil && s.pace.holds[class] != nil }
+
+func (s *stats) measured() *pace {
+	if s.pace == nil {
+		s.pace = new(pace)
+	}
+	return s.pace
 }
 
 func (s *stats) held(class int, d int64) {
-	h := s.holds[class]
+	p := s.measured()
+	h := p.holds[class]
 	if h == nil {
 		h = new(histogram)
-		s.holds[class] = h
+		p.holds[class] = h
 	}
 	h.add(d)
 	if h.n >= holdSamples && h.n%8 == 0 {
-		s.typ[class] = h.quantile(1, 2)
+		p.typ[class] = h.quantile(1, 2)
 	}
 }
 
@@ -118,90 +144,19 @@ func (m *meter) rate(at int64) float64 {
 }
 
 // drained notes that cost has come back while the queue was slow.
-func (s *stats) drained(cost, now int64) { s.drain.add(cost, now) }
+func (s *stats) drained(cost, now int64) { s.measured().drain.add(cost, now) }
 
-// Retry bounds, in seconds; see RetryAfter.
-const (
-	retryLeast = 1
-	retryMost  = 40
-)
-
-// RetryAfter is how long a newcomer of this cost should stay away: the time that
-// what waits and the newcomer itself take to drain, at the rate at which cost has
-// come back since the queue formed, over the last 5 to 10 seconds at most; before
-// that has been measured for a second, or where nothing came back, by Little's law
-// from the third quartile of the holds, or from the age of the oldest waiter if that is longer.
-// It is between 1 and 40 s and, at the same rate, never shorter for more load.
-func (q *Queue) RetryAfter(class int, cost int64) time.Duration {
-	now := q.now()
-	q.mu.Lock()
-	ahead := float64(q.queued + cost)
-	rate := q.stats.drain.rate(now)
-	hold := float64(q.stats.patient(class))
-	if q.oldest != nil {
-		hold = max(hold, float64(now-q.oldest.arrival))
+// drainRate is the rate at which cost comes back, 0 while it is not known.
+func (s *stats) drainRate(now int64) float64 {
+	if s.pace == nil {
+		return 0
 	}
-	limit := float64(q.limit)
-	q.mu.Unlock()
-	est := hold * (1 + ahead/limit)
-	if rate > 0 {
-		est = max(ahead/rate, hold)
-	}
-	return time.Duration(math.Ceil(min(max(est/1e9, retryLeast), retryMost))) * time.Second
+	return s.pace.drain.rate(now)
 }
 
-// KnowsHold reports whether any hold time of the class is known.
-func (q *Queue) KnowsHold(class int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.stats.holds[class] != nil
-}
-
-// Snapshot is the state of a queue at one moment.
-type Snapshot struct {
-	Limit       int64
-	InUse       int64 // cost that leases hold
-	Leases      int64
-	ClassLeases [Classes]int64 // leases out, by class
-	Waiting     [Classes]int   // waiters, by class
-	Queued      int64          // cost of the waiters
-	Held        int64          // what waiters hold in memory
-	OldestWait  time.Duration
-	TypicalHold [Classes]time.Duration // median; 0 = not known yet
-
-	// Counters since New. Immediate are grants that never came to the lock;
-	// Outcomes are those of all others. Returned of the granted went back at once, since their
-	// callers had left.
-	Immediate [Classes]int64
-	Entered   [Classes]int64 // requests that stood in the queue
-	Outcomes  [Classes][Canceled + 1]int64
-	Returned  int64
-}
-
-// Snapshot reads the queue's state. It holds the lock for some dozen loads.
-func (q *Queue) Snapshot() Snapshot {
-	var s Snapshot
-	now := q.now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s.Limit = q.limit
-	s.Leases = q.state.Load() & countMask
-	s.InUse = max(0, q.limit-q.freeLocked())
-	s.Queued, s.Held = q.queued, q.held
-	s.ClassLeases[0] = s.Leases
-	for i := range Classes {
-		if i > 0 {
-			s.ClassLeases[i] = q.classHeld[i].Load()
-			s.ClassLeases[0] -= s.ClassLeases[i]
-		}
-		s.Waiting[i] = q.classes[i].n
-		s.TypicalHold[i] = time.Duration(q.stats.typical(i))
-		s.Immediate[i] = q.grants[i].Load()
+// forgetDrain ends the measuring: it is of a queue, and there is none any more.
+func (s *stats) forgetDrain() {
+	if s.pace != nil {
+		s.pace.drain = meter{}
 	}
-	s.ClassLeases[0] = max(0, s.ClassLeases[0])
-	if q.oldest != nil {
-		s.OldestWait = time.Duration(max(now-q.oldest.arrival, 0))
-	}
-	s.Outcomes, s.Entered, s.Returned = q.stats.outcomes, q.stats.entered, q.returned.Load()
-	return s
 }

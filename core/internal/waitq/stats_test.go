@@ -142,8 +142,8 @@ func TestReturnedGrantsAreNoHolds(t *testing.T) {
 		if s.Returned != 4*holdSamples || s.Outcomes[0][Granted] != 4*holdSamples {
 			t.Errorf("%+v", s)
 		}
-		if h := q.stats.holds[0]; h != nil && h.n > 0 {
-			t.Errorf("%d holds", h.n)
+		if q.stats.knows(0) {
+			t.Errorf("%d holds", q.stats.pace.holds[0].n)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestSnapshot(t *testing.T) {
 		got := q.Snapshot()
 		want := Snapshot{
 			Limit: 4, InUse: 4, Leases: 2, ClassLeases: [Classes]int64{1, 0, 1},
-			Waiting: [Classes]int{2, 1, 0}, Queued: 7, Held: 11, OldestWait: 2 * time.Second,
+			Waiting: [Classes]int{2, 1, 0}, Queued: 7, Held: 11, OldestWait: 2 * time.Second, WaitingSince: 2 * time.Second,
 			Immediate: [Classes]int64{1, 0, 1}, Entered: [Classes]int64{2, 1, 0},
 		}
 		want.Outcomes[2][Full] = 1
@@ -233,7 +233,7 @@ func TestRetryAfter(t *testing.T) {
 			bubble(t, conf(4), func(t *testing.T, q *Queue) {
 				holder := ask(q, Request{Cost: 4})
 				if rate > 0 {
-					q.stats.drain = meter{start: q.now(), prev: rate * 5, prevLength: drainWindow}
+					q.stats.measured().drain = meter{start: q.now(), prev: rate * 5, prevLength: drainWindow}
 				}
 				known(q, 0, 2*time.Second)
 				last := time.Duration(0)

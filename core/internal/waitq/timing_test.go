@@ -202,7 +202,7 @@ func TestClockReadBeforeTheLock(t *testing.T) {
 	first := e.enter(Request{Cost: 1})
 	e.now = 900
 	second := e.enter(Request{Cost: 1})
-	if first.arrival != 1000 || second.arrival != 1000 {
+	if first.arrival != 1000 || second.arrival != 1000 || second.left != 1000 {
 		t.Errorf("arrivals %d and %d", first.arrival, second.arrival)
 	}
 	if err := checkStructure(q); err != nil {

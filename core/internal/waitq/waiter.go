@@ -10,15 +10,13 @@ type waiter struct {
 	ready chan struct{} // gets one token when the outcome is in
 	flow  *flow
 
-	fprev, fnext *waiter // the flow, by arrival
-	bprev, bnext *waiter // the size bucket, by arrival; bnext also links the woken
-	aprev, anext *waiter // all waiters, by arrival
+	links [kinds]link
 
 	cost     int64
-	charge   int64 // what the grant took
+	charge   int64 // what the grant took; of one that was not granted, its position
 	held     int64
-	arrival  int64
-	left     int64 // when the outcome came
+	arrival  int64 // never = when it comes to the lock. Out of the queue: when it entered
+	left     int64 // when it entered the queue. Out of it: when it left
 	deadline int64 // the caller's own
 	seq      uint64
 
@@ -27,7 +25,7 @@ type waiter struct {
 	bucket  uint8
 	passes  uint8
 	outcome Outcome
-	queued  bool
+	late    bool // in the treaps of its lists
 	booked  bool // Book entered it: nobody waits for it
 }
 
@@ -36,15 +34,18 @@ func (q *Queue) getWaiter(r Request) *waiter {
 	if w == nil {
 		w = &waiter{ready: make(chan struct{}, 1)}
 	}
-	w.is(&r)
+	q.fill(w, &r)
 	return w
 }
 
-// is makes w, which is in no list and waits for nobody, stand for r.
-func (w *waiter) is(r *Request) {
+// fill makes w, which is in no list and waits for nobody, stand for r.
+func (q *Queue) fill(w *waiter, r *Request) {
 	*w = waiter{
-		ready: w.ready, class: int8(r.Class), cost: r.Cost, held: r.Held,
+		ready: w.ready, class: int8(r.Class), cost: r.Cost, held: r.Held, arrival: never,
 		weight: uint16(min(max(r.Weight, 1), math.MaxUint16)),
+	}
+	if !r.Arrived.IsZero() {
+		w.arrival = q.clock(r.Arrived)
 	}
 }
 
@@ -62,8 +63,8 @@ type wakeList struct{ first *waiter }
 // wake hands each its token. A waiter may be gone as soon as it has it.
 func (l wakeList) wake() {
 	for w := l.first; w != nil; {
-		next := w.bnext
-		w.bnext = nil
+		next := w.links[woken].next
+		w.links[woken].next = nil
 		w.ready <- struct{}{}
 		w = next
 	}

@@ -1,0 +1,105 @@
+package waitq
+
+import (
+	"math"
+	"time"
+)
+
+// Retry bounds, in seconds; see RetryAfter.
+const (
+	retryLeast = 1
+	retryMost  = 40
+)
+
+// RetryAfter is how long a newcomer of this cost should stay away: the time that
+// what waits and the newcomer itself take to drain, at the rate at which cost has
+// come back since the queue formed, over the last 5 to 10 seconds at most; before
+// that has been measured for a second, or where nothing came back, by Little's law
+// from the third quartile of the holds, or from the age of the oldest waiter if that is longer.
+// It is between 1 and 40 s and, at the same rate, never shorter for more load; but in
+// a pause never less than what remains of it.
+func (q *Queue) RetryAfter(class int, cost int64) time.Duration {
+	now := q.now()
+	q.mu.Lock()
+	ahead := float64(q.queued + cost)
+	rate := q.stats.drainRate(now)
+	hold := float64(q.stats.patient(class))
+	if w := q.all.oldest(inAll); w != nil {
+		hold = max(hold, float64(now-w.arrival))
+	}
+	limit := float64(q.limit)
+	pause := time.Duration(max(q.until-now, 0))
+	q.mu.Unlock()
+	est := hold * (1 + ahead/limit)
+	if rate > 0 {
+		est = max(ahead/rate, hold)
+	}
+	after := time.Duration(math.Ceil(min(max(est/1e9, retryLeast), retryMost))) * time.Second
+	return max(after, (pause + time.Second - 1).Truncate(time.Second))
+}
+
+// KnowsHold reports whether any hold time of the class is known.
+func (q *Queue) KnowsHold(class int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stats.knows(class)
+}
+
+// Snapshot is the state of a queue at one moment.
+type Snapshot struct {
+	Limit       int64
+	InUse       int64 // cost that leases hold
+	Leases      int64
+	ClassLeases [Classes]int64 // leases out, by class
+	Waiting     [Classes]int   // waiters, by class
+	Queued      int64          // cost of the waiters
+	Held        int64          // what waiters hold in memory
+	OldestWait  time.Duration  // since the oldest waiter's arrival
+	// WaitingSince is for how long somebody has been waiting without a break; 0 =
+	// nobody waits.
+	WaitingSince time.Duration
+	Reserve      int64                  // in force
+	Paused       time.Duration          // what remains of a pause
+	TypicalHold  [Classes]time.Duration // median; 0 = not known yet
+
+	// Counters since New. Immediate are grants that never came to the lock;
+	// Outcomes are those of all others. Returned of the granted went back at once, since their
+	// callers had left.
+	Immediate [Classes]int64
+	Entered   [Classes]int64 // requests that stood in the queue
+	Outcomes  [Classes][Queued]int64
+	Returned  int64
+}
+
+// Snapshot reads the queue's state. It holds the lock for some dozen loads.
+func (q *Queue) Snapshot() Snapshot {
+	var s Snapshot
+	now := q.now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.Limit = q.limit
+	s.Leases = q.state.Load() & countMask
+	s.InUse = max(0, q.limit-q.freeLocked())
+	s.Queued, s.Held = q.queued, q.held
+	s.ClassLeases[0] = s.Leases
+	lower := q.lower.Load()
+	for i := range Classes {
+		if i > 0 {
+			s.ClassLeases[i] = lowerLeases(lower, i)
+			s.ClassLeases[0] -= s.ClassLeases[i]
+		}
+		s.Waiting[i] = q.classes[i].n
+		s.TypicalHold[i] = time.Duration(q.stats.typical(i))
+		s.Immediate[i] = q.grants[i].Load()
+	}
+	s.ClassLeases[0] = max(0, s.ClassLeases[0])
+	if w := q.all.oldest(inAll); w != nil {
+		s.OldestWait = time.Duration(max(now-w.arrival, 0))
+		s.WaitingSince = time.Duration(max(now-q.since, 0))
+	}
+	s.Reserve = q.reservedLocked()
+	s.Paused = time.Duration(max(q.until-now, 0))
+	n := q.stats.counters()
+	s.Outcomes, s.Entered, s.Returned = n.outcomes, n.entered, q.returned.Load()
+	return s
+}

@@ -1,0 +1,177 @@
+package waitq
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// waitBounds are the upper bounds of the buckets of WaitTotal, in milliseconds.
+const waitBounds = 12
+
+// WaitBounds are the upper bounds of all buckets of a WaitTotal but the last, which
+// has none.
+func WaitBounds() [waitBounds]time.Duration {
+	ms := [waitBounds]time.Duration{5, 25, 100, 500, 1000, 5000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000}
+	for i := range ms {
+		ms[i] *= time.Millisecond
+	}
+	return ms
+}
+
+// WaitTotal is the waits of a class since New: one of each request that was granted
+// or timed out, 0 for who did not wait.
+type WaitTotal struct {
+	Buckets [waitBounds + 1]int64 // waits above the bound before, up to this one: not summed up
+	Sum     time.Duration
+}
+
+func (t *WaitTotal) add(d int64) {
+	i, bounds := 0, WaitBounds()
+	for i < waitBounds && d > int64(bounds[i]) {
+		i++
+	}
+	t.Buckets[i]++
+	t.Sum += time.Duration(d)
+}
+
+// Waits is how long requests have been waiting.
+type Waits struct {
+	// P50 and P90 are percentiles of Count waits: of all who left the queue within
+	// the last 5 minutes, granted or not, who were granted or timed out without
+	// having stood in it (0), and who wait still, with the time they have waited so
+	// far. They are interpolated between neighbors, so of {0, 30 s} they are 15 s and
+	// 27 s. See "Waits" in the package comment for their errors.
+	P50, P90 time.Duration
+	Count    int64
+	TimedOut int64 // requests that timed out within the last 5 minutes
+	Total    [Classes]WaitTotal
+}
+
+// Waits reads how long requests have been waiting. Without Config.TrackWaits it is
+// all zero. It holds the lock to copy some 10 KB at most.
+func (q *Queue) Waits() Waits {
+	var out Waits
+	if !q.track {
+		return out
+	}
+	s := make(sample, 0, 2*few)
+	var sum waitCounts
+	var a ages
+	now := q.now()
+	q.mu.Lock()
+	q.rollLocked(now)
+	if w := q.window; w != nil {
+		s, out.TimedOut = w.appendTo(s)
+		if w.sum != nil {
+			sum = *w.sum
+		}
+		if q.waiting > few {
+			a = *w.ages
+		} else {
+			for _, w := range q.all.all(inAll) {
+				s = append(s, value{max(now-w.left, 0), 1})
+			}
+		}
+	}
+	if t := q.stats.counters().totals; t != nil {
+		out.Total = *t
+	}
+	q.mu.Unlock()
+	for i := range Classes {
+		out.Total[i].Buckets[0] += q.grants[i].Load()
+	}
+	s = a.appendTo(sum.appendTo(s), now)
+	slices.SortFunc(s, func(a, b value) int { return cmp.Compare(a.wait, b.wait) })
+	out.Count = s.count()
+	out.P50, out.P90 = s.percentile(0.5), s.percentile(0.9)
+	return out
+}
+
+// Roll counts the grants that have not come to the lock since the last Roll, and
+// lets go of what is older than 5 minutes. Whoever wants Waits calls it at least
+// every 15 seconds while the queue is in use.
+func (q *Queue) Roll() {
+	if !q.track {
+		return
+	}
+	now := q.now()
+	q.mu.Lock()
+	q.rollLocked(now)
+	q.mu.Unlock()
+}
+
+// value stands for n waits that are all taken to be of the same length.
+type value struct{ wait, n int64 }
+
+// sample is values by wait.
+type sample []value
+
+func (s sample) count() (n int64) {
+	for _, v := range s {
+		n += v.n
+	}
+	return n
+}
+
+// percentile interpolates linearly at p(n-1) between the waits in order.
+func (s sample) percentile(p float64) time.Duration {
+	n := s.count()
+	if n == 0 {
+		return 0
+	}
+	at := p * float64(n-1)
+	i := int64(at)
+	low := s.nth(i)
+	high := s.nth(min(i+1, n-1))
+	return time.Duration(float64(low) + (at-float64(i))*float64(high-low))
+}
+
+// nth is the wait with i others before it.
+func (s sample) nth(i int64) int64 {
+	for _, v := range s {
+		if i -= v.n; i < 0 {
+			return v.wait
+		}
+	}
+	return 0
+}
+
+const (
+	leastOctave  = 20 // of waits below 2^20 ns, about 1 ms, no more is known
+	waitOctaves  = 28 // up to 2^48 ns, some 78 hours; longer ones count as that
+	perOctave    = 8
+	waitsCounted = 1 + waitOctaves*perOctave
+)
+
+// waitCounts counts waits above 0 in buckets, each 2^(1/8) as wide as the one
+// before: the middle of a bucket is at most 2^(1/16), 4.5 percent, away from what is
+// in it.
+type waitCounts [waitsCounted]uint32
+
+// waitBucket is the bucket of a wait above 0.
+func waitBucket(d int64) int {
+	if d < 1<<leastOctave {
+		return 0
+	}
+	return min(1+int((math.Log2(float64(d))-leastOctave)*perOctave), waitsCounted-1)
+}
+
+// waitOf is the middle of a bucket.
+func waitOf(bucket int) int64 {
+	if bucket == 0 {
+		return 1 << (leastOctave - 1)
+	}
+	return int64(math.Exp2(leastOctave + (float64(bucket)-0.5)/perOctave))
+}
+
+// appendTo appends a value for each bucket to a sample.
+func (c *waitCounts) appendTo(s sample) sample {
+	for i, n := range c {
+		if n > 0 {
+			s = append(s, value{waitOf(i), int64(n)})
+		}
+	}
+	return s
+}
