@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/core"
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 func TestDefaultConfig(t *testing.T) {
@@ -22,6 +23,9 @@ func TestDefaultConfig(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.Admission, admission.DefaultConfig()) {
 		t.Errorf("Admission = %+v, not its package's own defaults", c.Admission)
+	}
+	if !reflect.DeepEqual(c.Inflight, inflight.DefaultConfig()) {
+		t.Errorf("Inflight = %+v, not its package's own defaults", c.Inflight)
 	}
 	if c.Admission.Mode != gate.Enforce || c.Logger != nil {
 		t.Errorf("mode %v, logger %v", c.Admission.Mode, c.Logger)
@@ -54,7 +58,7 @@ func TestConfigKeys(t *testing.T) {
 				t.Errorf("%s.%s has the key %q, want %q", path, f.Name, got, want)
 			}
 			elem := f.Type
-			if elem.Kind() == reflect.Slice {
+			if elem.Kind() == reflect.Slice || elem.Kind() == reflect.Map {
 				elem = elem.Elem()
 			}
 			if elem.Kind() == reflect.Struct {
@@ -72,6 +76,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		"admission: MaxWaiters is -3":         func(c *headgate.Config) { c.Admission.MaxWaiters = -3 },
 		"admission: HeapShedRatio is 1.5":     func(c *headgate.Config) { c.Admission.HeapShedRatio = 1.5 },
 		"admission: Exempt[1] is healthz":     func(c *headgate.Config) { c.Admission.Exempt = []string{"/a", "healthz"} },
+		"inflight: MaxInflight is -1":         func(c *headgate.Config) { c.Inflight.MaxInflight = -1 },
+		"inflight: SlowWait is 0s":            func(c *headgate.Config) { c.Inflight.SlowWait = 0 },
 		"admission: Factors[0].Times is -0.5": func(c *headgate.Config) { c.Admission.Factors = []admission.Factor{{Route: "/", Times: -0.5}} },
 	} {
 		c := headgate.DefaultConfig()
@@ -99,14 +105,17 @@ var variables = map[string]struct {
 	read  func(headgate.Config) any
 	want  any
 }{
-	"HEADGATE_MAX_INFLIGHT_BYTES":         {"64MiB", func(c headgate.Config) any { return c.Admission.MaxInflightBytes }, gate.Size(64 << 20)},
-	"HEADGATE_MAX_HEAVY_IN_FLIGHT":        {"7", func(c headgate.Config) any { return c.Admission.MaxHeavyInFlight }, 7},
-	"HEADGATE_ADMISSION_QUEUE_TIMEOUT":    {"1m30s", func(c headgate.Config) any { return c.Admission.QueueTimeout }, 90 * time.Second},
-	"HEADGATE_ADMISSION_MAX_QUEUED_BYTES": {"1000", func(c headgate.Config) any { return c.Admission.MaxQueuedBytes }, gate.Size(1000)},
-	"HEADGATE_HEAVY_BYTES":                {"300KB", func(c headgate.Config) any { return c.Admission.HeavyBytes }, gate.Size(300_000)},
-	"HEADGATE_HARD_MAX_BODY_BYTES":        {"2GiB", func(c headgate.Config) any { return c.Admission.HardMaxBodyBytes }, gate.Size(2 << 30)},
-	"HEADGATE_HEALTHY_HEADROOM":           {"0", func(c headgate.Config) any { return c.Admission.HealthyHeadroom }, 0},
-	"HEADGATE_HEAP_SHED_RATIO":            {"0.5", func(c headgate.Config) any { return c.Admission.HeapShedRatio }, 0.5},
+	"HEADGATE_MAX_INFLIGHT_BYTES":           {"64MiB", func(c headgate.Config) any { return c.Admission.MaxInflightBytes }, gate.Size(64 << 20)},
+	"HEADGATE_MAX_HEAVY_IN_FLIGHT":          {"7", func(c headgate.Config) any { return c.Admission.MaxHeavyInFlight }, 7},
+	"HEADGATE_ADMISSION_QUEUE_TIMEOUT":      {"1m30s", func(c headgate.Config) any { return c.Admission.QueueTimeout }, 90 * time.Second},
+	"HEADGATE_ADMISSION_MAX_QUEUED_BYTES":   {"1000", func(c headgate.Config) any { return c.Admission.MaxQueuedBytes }, gate.Size(1000)},
+	"HEADGATE_HEAVY_BYTES":                  {"300KB", func(c headgate.Config) any { return c.Admission.HeavyBytes }, gate.Size(300_000)},
+	"HEADGATE_HARD_MAX_BODY_BYTES":          {"2GiB", func(c headgate.Config) any { return c.Admission.HardMaxBodyBytes }, gate.Size(2 << 30)},
+	"HEADGATE_MAX_INFLIGHT":                 {"6", func(c headgate.Config) any { return c.Inflight.MaxInflight }, 6},
+	"HEADGATE_INFLIGHT_QUEUE_TIMEOUT":       {"2m", func(c headgate.Config) any { return c.Inflight.QueueTimeout }, 2 * time.Minute},
+	"HEADGATE_INFLIGHT_INTERACTIVE_RESERVE": {"2", func(c headgate.Config) any { return c.Inflight.InteractiveReserve }, 2},
+	"HEADGATE_HEALTHY_HEADROOM":             {"0", func(c headgate.Config) any { return c.Admission.HealthyHeadroom }, 0},
+	"HEADGATE_HEAP_SHED_RATIO":              {"0.5", func(c headgate.Config) any { return c.Admission.HeapShedRatio }, 0.5},
 }
 
 // Each variable sets its own field and no other.
@@ -181,6 +190,10 @@ func TestConfigFromEnvErrors(t *testing.T) {
 		{"HEADGATE_HEAVY_BYTES", "0", "HeavyBytes is 0"},
 		{"HEADGATE_HARD_MAX_BODY_BYTES", "null", "whole number of bytes"},
 		{"HEADGATE_HEALTHY_HEADROOM", "-2", "HealthyHeadroom is -2"},
+		{"HEADGATE_MAX_INFLIGHT", "-1", "MaxInflight is -1"},
+		{"HEADGATE_MAX_INFLIGHT", "six", "want a whole number"},
+		{"HEADGATE_INFLIGHT_QUEUE_TIMEOUT", "-1s", "QueueTimeout is -1s"},
+		{"HEADGATE_INFLIGHT_INTERACTIVE_RESERVE", "-1", "InteractiveReserve is -1"},
 		{"HEADGATE_HEAP_SHED_RATIO", "NaN", "HeapShedRatio is NaN"},
 		{"HEADGATE_HEAP_SHED_RATIO", "1e400", "number"},
 		{"HEADGATE_HEAP_SHED_RATIO", "0", "HeapShedRatio is 0"},

@@ -24,12 +24,15 @@ import (
 //	HEADGATE_HARD_MAX_BODY_BYTES          Admission.HardMaxBodyBytes
 //	HEADGATE_HEALTHY_HEADROOM             Admission.HealthyHeadroom
 //	HEADGATE_HEAP_SHED_RATIO              Admission.HeapShedRatio
+//	HEADGATE_MAX_INFLIGHT                 Inflight.MaxInflight
+//	HEADGATE_INFLIGHT_QUEUE_TIMEOUT       Inflight.QueueTimeout
+//	HEADGATE_INFLIGHT_INTERACTIVE_RESERVE Inflight.InteractiveReserve
 func ConfigFromEnv(c Config, getenv func(string) string) (Config, error) {
 	if err := c.Validate(); err != nil {
 		return c, err // no variable is to blame
 	}
 	next := c
-	a := &next.Admission
+	a, i := &next.Admission, &next.Inflight
 	for _, v := range []struct {
 		name string
 		into any
@@ -42,6 +45,9 @@ func ConfigFromEnv(c Config, getenv func(string) string) (Config, error) {
 		{"HEADGATE_HARD_MAX_BODY_BYTES", &a.HardMaxBodyBytes},
 		{"HEADGATE_HEALTHY_HEADROOM", &a.HealthyHeadroom},
 		{"HEADGATE_HEAP_SHED_RATIO", &a.HeapShedRatio},
+		{"HEADGATE_MAX_INFLIGHT", &i.MaxInflight},
+		{"HEADGATE_INFLIGHT_QUEUE_TIMEOUT", &i.QueueTimeout},
+		{"HEADGATE_INFLIGHT_INTERACTIVE_RESERVE", &i.InteractiveReserve},
 	} {
 		s := getenv(v.name)
 		if s == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // Config configures every gate. Values are literal; start from [DefaultConfig].
@@ -15,23 +16,33 @@ import (
 type Config struct {
 	// Admission configures byte admission.
 	Admission admission.Config `yaml:"admission"`
+	// Inflight configures the limiter of outbound calls.
+	Inflight inflight.Config `yaml:"inflight"`
 	// Logger gets the line that Open writes. Default nil: slog.Default().
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// DefaultConfig returns every gate's own defaults: bytes enforce.
+// DefaultConfig returns every gate's own defaults: bytes enforce, outbound calls are
+// off until a limit is set.
 func DefaultConfig() Config {
-	return Config{Admission: admission.DefaultConfig()}
+	return Config{Admission: admission.DefaultConfig(), Inflight: inflight.DefaultConfig()}
 }
 
 // Validate returns an error that names the first field that is out of range, or
 // nil. Open and Reconfigure call it.
-func (c Config) Validate() error { return c.Admission.Validate() }
+func (c Config) Validate() error {
+	if err := c.Admission.Validate(); err != nil {
+		return err
+	}
+	return c.Inflight.Validate()
+}
 
 // Headgate holds the gates of a process. All methods are safe for concurrent use.
 type Headgate struct {
 	// Bytes admits request bodies.
 	Bytes *admission.Budget
+	// Outbound admits calls to back ends.
+	Outbound *inflight.Limiter
 }
 
 // Open opens every gate and logs one line that says which gate does what. The
@@ -45,7 +56,12 @@ func Open(c Config) (*Headgate, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Headgate{Bytes: bytes}
+	outbound, err := inflight.New(c.Inflight)
+	if err != nil {
+		bytes.Close()
+		return nil, err
+	}
+	h := &Headgate{Bytes: bytes, Outbound: outbound}
 	log := c.Logger
 	if log == nil {
 		log = slog.Default()
@@ -55,7 +71,10 @@ func Open(c Config) (*Headgate, error) {
 		slog.String("admission", s.Mode.String()),
 		slog.String("max_inflight_bytes", gate.Size(s.MaxInflightBytes).String()),
 		slog.String("budget_source", s.BudgetSource),
-		slog.Duration("queue_timeout", c.Admission.QueueTimeout))
+		slog.Duration("admission_queue_timeout", c.Admission.QueueTimeout),
+		slog.String("inflight", outboundMode(c.Inflight)),
+		slog.Int("max_inflight", c.Inflight.MaxInflight),
+		slog.Duration("inflight_queue_timeout", c.Inflight.QueueTimeout))
 	return h, nil
 }
 
@@ -65,23 +84,27 @@ func (h *Headgate) Reconfigure(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	return h.Bytes.Reconfigure(c.Admission)
+	// Both have been validated, and nothing else can fail.
+	return errors.Join(h.Bytes.Reconfigure(c.Admission), h.Outbound.Reconfigure(c.Inflight))
 }
 
 // Snapshot is the state of every gate, as JSON under its package's name.
 type Snapshot struct {
 	Admission admission.Snapshot `json:"admission"`
+	Inflight  inflight.Snapshot  `json:"inflight"`
 }
 
 // Snapshot reads the state of every gate. It reads memory only.
 func (h *Headgate) Snapshot() Snapshot {
-	return Snapshot{Admission: h.Bytes.Snapshot()}
+	return Snapshot{Admission: h.Bytes.Snapshot(), Inflight: h.Outbound.Snapshot()}
 }
 
-// Shutdown refuses everyone who waits and every later request, calls stop (an
-// http.Server's Shutdown, for example; nil = nothing to stop), and waits until
-// every lease is back. ctx bounds all of it and is handed to stop. The error joins
-// those of stop and of leases that did not come back in time. Calling it again is
+// Shutdown refuses everyone who waits for bytes and every later request, calls stop
+// (an http.Server's Shutdown, for example; nil = nothing to stop), and waits until
+// every lease of bytes is back; only then it closes Outbound, so that requests that
+// were admitted can finish, and waits for its slots. ctx bounds all of it and is
+// handed to stop. The error joins those of stop and of leases that did not come back
+// in time. Calling it again is
 // the same as calling it once, but for stop.
 func (h *Headgate) Shutdown(ctx context.Context, stop func(context.Context) error) error {
 	h.Bytes.Close()
@@ -92,5 +115,17 @@ func (h *Headgate) Shutdown(ctx context.Context, stop func(context.Context) erro
 	if err := h.Bytes.Drain(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("admission: leases are still out: %w", err))
 	}
+	h.Outbound.Close()
+	if err := h.Outbound.Drain(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("inflight: slots are still held: %w", err))
+	}
 	return errors.Join(errs...)
+}
+
+// outboundMode is what the log calls the mode of the outbound limiter.
+func outboundMode(c inflight.Config) string {
+	if c.MaxInflight == 0 && len(c.Lanes) == 0 {
+		return gate.Off.String()
+	}
+	return c.Mode.String()
 }

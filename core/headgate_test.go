@@ -65,9 +65,9 @@ func TestOpenLogsOneLine(t *testing.T) {
 		mode gate.Mode
 		want string
 	}{
-		{gate.Enforce, `level=INFO msg="headgate is open" admission=enforce max_inflight_bytes=64MiB budget_source=override queue_timeout=3s`},
-		{gate.Shadow, `level=INFO msg="headgate is open" admission=shadow max_inflight_bytes=64MiB budget_source=override queue_timeout=3s`},
-		{gate.Off, `level=INFO msg="headgate is open" admission=off max_inflight_bytes=64MiB budget_source=override queue_timeout=3s`},
+		{gate.Enforce, `level=INFO msg="headgate is open" admission=enforce max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
+		{gate.Shadow, `level=INFO msg="headgate is open" admission=shadow max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
+		{gate.Off, `level=INFO msg="headgate is open" admission=off max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
 	} {
 		var log bytes.Buffer
 		conf := headgate.DefaultConfig()
@@ -187,8 +187,11 @@ func TestSnapshotJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 1 || got["admission"] == nil {
-		t.Fatalf("packages in %s, want admission", b)
+	if len(got) != 2 || got["admission"] == nil || got["inflight"] == nil {
+		t.Fatalf("packages in %s, want admission and inflight", b)
+	}
+	if off := map[string]any{"enabled": false}; !reflect.DeepEqual(got["inflight"], off) {
+		t.Errorf("inflight without a limit is %v, want %v", got["inflight"], off)
 	}
 	for key, want := range map[string]any{
 		"mode": "enforce", "inflight_bytes": 3.0 * mib, "max_inflight_bytes": 8.0 * mib, "budget_source": "override",

@@ -21,6 +21,8 @@ import (
 // mayImport lists all that a package at the bottom may import of the module.
 var mayImport = map[string][]string{
 	"gate":           nil,
+	"gatehttp":       {"gate"},
+	"internal/near":  nil,
 	"internal/waitq": {"gate"},
 	"pressure":       {"gate"},
 }
@@ -232,12 +234,14 @@ func TestImportDirectionCatches(t *testing.T) {
 		{"admission/a.go: ~/gate ~/internal/waitq ~/pressure; lanes/a.go: ~/pressure ~/internal/clock; internal/clock/a.go: time", ""},
 		{"headgate.go: ~/admission ~/lanes ~/inflight; monitor/a.go: ~ ~/lanes; gatetest/a.go: ~ ~/gate testing", ""},
 		{"admission/a_test.go: ~/gatetest ~/admission", ""},
+		{"gatehttp/a.go: ~/gate net/http", ""},
 		{"testdata/a.go: github.com/x/y; _old/a.go: ~/lanes x.org/z; other/go.mod: ; other/a.go: x.org/z", ""},
 
 		{"gate/a.go: ~/pressure", `gate/a.go imports "pressure": gate may import`},
 		{"gate/a.go: ~", "gate may import"},
 		{"gate/a_test.go: ~/lanes", "gate may import"},
 		{"gate/deep/a.go: ~/internal/waitq", "gate may import"},
+		{"gatehttp/a.go: ~/admission", "gatehttp may import"},
 		{"internal/waitq/a.go: ~/pressure", "internal/waitq may import"},
 		{"internal/waitq/a.go: ~/internal/clock", "internal/waitq may import"},
 		{"pressure/a_windows.go: ~/internal/waitq", "pressure may import"},

@@ -153,3 +153,40 @@ func TestShutdownLeavesNothingRunning(t *testing.T) {
 		}
 	})
 }
+
+// Outbound stays open while requests that were admitted finish, and is closed and
+// waited for afterwards.
+func TestShutdownClosesOutboundLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := small()
+		c.Inflight.MaxInflight = 1
+		h := open(t, c)
+		bytes := hold(t, h, mib)
+		slot, err := h.Outbound.Acquire(t.Context(), gate.Request{Lane: "llm"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() { ended <- h.Shutdown(context.Background(), nil) }()
+		synctest.Wait()
+		slot.Release()
+		slot, err = h.Outbound.Acquire(t.Context(), gate.Request{Lane: "llm"})
+		if err != nil {
+			t.Fatalf("a request that runs still cannot call out: %v", err)
+		}
+		bytes.Release()
+		synctest.Wait()
+		if _, err := h.Outbound.Acquire(t.Context(), gate.Request{Lane: "llm"}); !errors.Is(err, gate.ShuttingDown) {
+			t.Errorf("Acquire = %v, want shutting_down", err)
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("Shutdown = %v while a slot is held", err)
+		default:
+		}
+		slot.Release()
+		if err := <-ended; err != nil {
+			t.Errorf("Shutdown = %v", err)
+		}
+	})
+}

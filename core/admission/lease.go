@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/near"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
@@ -28,10 +29,8 @@ type lease struct {
 
 	slot int // in the registry, -1 = in none
 
-	// turn is odd while a record of records.near is out. It counts up; in a record of
-	// the pool it stays 0.
-	turn atomic.Uint64
-	_    [64]byte // keeps the next record off this one's line
+	turn near.Turn // in a record of the pool it is never taken
+	_    [64]byte  // keeps the next record off this one's line
 }
 
 func (b *Budget) lease(declared int64, factor float64) *lease {
@@ -85,9 +84,7 @@ func (l *lease) Release(gen uint64) {
 			l.b.heavies.remove(l.slot)
 			l.slot = -1
 		}
-		if t := l.turn.Load(); t&1 == 1 {
-			l.turn.Store(t + 1)
-		} else {
+		if !l.turn.Back() {
 			l.b.put(l)
 		}
 	}

@@ -4,18 +4,15 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"unsafe"
+
+	"github.com/headgate-go/headgate/core/internal/near"
 )
 
-// nearBits is the logarithm of the number of records that stand ready.
-const nearBits = 6
-
 // records keeps the lease records that are free. A lease that is admitted at once
-// takes one of those that stand ready, the one that its goroutine's stack picks: so
-// a goroutine finds its own again, in its processor's cache, for half of what a
-// sync.Pool takes. If that one is out, and for all other leases, there is a pool.
+// takes one of those that stand ready, if the one that is near is not out. For all
+// other leases there is a pool.
 type records struct {
-	near [1 << nearBits]lease
+	near [near.Size]lease
 	rest sync.Pool    // of *lease
 	more atomic.Int64 // calls of another
 }
@@ -32,14 +29,10 @@ func (p *records) init(b *Budget) {
 // mine is the caller's ready record, for a lease that is admitted at once. It is
 // nil when that one is out; then another is to be had. Both count the lease.
 func (p *records) mine() *lease {
-	var here byte
-	// The factor, 2^64 over the golden ratio, spreads stacks that lie side by side.
-	at := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> (64 - nearBits)
-	l := &p.near[at]
-	if t := l.turn.Load(); t&1 == 1 || !l.turn.CompareAndSwap(t, t+1) {
-		return nil
+	if l := &p.near[near.Index()]; l.turn.Take() {
+		return l
 	}
-	return l
+	return nil
 }
 
 func (p *records) another(b *Budget) *lease {
@@ -65,7 +58,7 @@ func (p *records) put(l *lease) {
 func (p *records) taken() int64 {
 	n := p.more.Load()
 	for i := range p.near {
-		n += int64(p.near[i].turn.Load()+1) / 2
+		n += p.near[i].turn.Taken()
 	}
 	return n
 }

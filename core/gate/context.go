@@ -11,9 +11,10 @@ import (
 type scope struct {
 	context.Context
 	up     *scope // the scope around this one
-	class  Class
-	weight int
+	ticket *any   // nil = none
 	flow   string
+	weight uint16
+	class  Class
 	gate   Gate // nil where the scope adds no lease
 	lease  Lease
 }
@@ -45,12 +46,12 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-// child returns a new scope below ctx with the class and flow of the scope
+// child returns a new scope below ctx with the class, flow and ticket of the scope
 // around it, up.
 func child(ctx context.Context, up *scope) *scope {
 	s := &scope{Context: ctx, up: up}
 	if up != nil {
-		s.class, s.flow, s.weight = up.class, up.flow, up.weight
+		s.class, s.flow, s.weight, s.ticket = up.class, up.flow, up.weight, up.ticket
 	}
 	return s
 }
@@ -67,6 +68,14 @@ func WithClass(ctx context.Context, c Class) context.Context {
 	return s
 }
 
+// ClassOf returns the class of the work of ctx, [Default] where ctx has none.
+func ClassOf(ctx context.Context) Class {
+	if s := scopeOf(ctx); s != nil && s.class != 0 {
+		return s.class
+	}
+	return Default
+}
+
 // WithFlow returns a context whose work waits in the given flow, with a share
 // of weight beside other flows. Weights are 1 to 1000, 0 counts as 1; others
 // panic.
@@ -75,8 +84,29 @@ func WithFlow(ctx context.Context, flow string, weight int) context.Context {
 		panic("gate.WithFlow: weight must be 0 to 1000")
 	}
 	s := child(ctx, scopeOf(ctx))
-	s.flow, s.weight = flow, weight
+	s.flow, s.weight = flow, uint16(weight)
 	return s
+}
+
+// WithTicket returns a context that carries t, which is whatever a gate keeps for one
+// logical call and its retries. Gates call it for their users; see [Inherited].
+func WithTicket(ctx context.Context, t any) context.Context {
+	s := child(ctx, scopeOf(ctx))
+	s.ticket = &t
+	return s
+}
+
+// Inherited returns what a request takes over from ctx by one look-up: its class, 0
+// where there is none, and the innermost ticket, nil where there is none.
+func Inherited(ctx context.Context) (c Class, ticket any) {
+	s := scopeOf(ctx)
+	if s == nil {
+		return 0, nil
+	}
+	if s.ticket != nil {
+		ticket = *s.ticket
+	}
+	return s.class, ticket
 }
 
 // LeaseOf returns the lease that g gave to the request of ctx, and whether

@@ -256,3 +256,29 @@ func TestPrintedContextHidesTheFlow(t *testing.T) {
 		}
 	}
 }
+
+// A ticket is inherited by everything below it, beside class, flow and leases, and an
+// inner one hides it.
+func TestTickets(t *testing.T) {
+	if class, ticket := gate.Inherited(context.Background()); class != 0 || ticket != nil {
+		t.Errorf("a bare context has %v, %v", class, ticket)
+	}
+	outer := gate.WithTicket(context.Background(), "outer")
+	below := gate.WithFlow(gate.WithClass(outer, gate.Bulk), "flow", 7)
+	if class, ticket := gate.Inherited(below); class != gate.Bulk || ticket != "outer" {
+		t.Errorf("below it there is %v, %v", class, ticket)
+	}
+	inner := gate.WithTicket(below, "inner")
+	r := gate.Request{}.In(inner)
+	if class, ticket := gate.Inherited(inner); class != gate.Bulk || ticket != "inner" || r.Flow != "flow" || r.Weight != 7 {
+		t.Errorf("inside there is %v, %v, flow %q of weight %d", class, ticket, r.Flow, r.Weight)
+	}
+	if _, ticket := gate.Inherited(below); ticket != "outer" {
+		t.Errorf("outside there is %v", ticket)
+	}
+	for want, ctx := range map[gate.Class]context.Context{gate.Default: outer, gate.Bulk: below} {
+		if got := gate.ClassOf(ctx); got != want {
+			t.Errorf("ClassOf = %v, want %v", got, want)
+		}
+	}
+}

@@ -50,6 +50,8 @@ type Request struct {
 	Path string
 	// ContentType is the body's media type, as sent.
 	ContentType string
+	// Retry says that the call was attempted before. Gates count it, and no more.
+	Retry bool
 }
 
 // In returns r with the class, flow and weight that it leaves open taken from
@@ -70,7 +72,7 @@ func (r *Request) fill(s *scope) {
 			r.Flow = s.flow
 		}
 		if r.Weight == 0 && r.Flow == s.flow {
-			r.Weight = s.weight
+			r.Weight = int(s.weight)
 		}
 	}
 	if r.Class == 0 {

@@ -1,0 +1,63 @@
+package inflight
+
+import (
+	"strings"
+	"testing"
+	"testing/quick"
+	"unicode/utf8"
+)
+
+// Trap 60, K: no user, password, query or fragment is ever in a key.
+func TestLaneKey(t *testing.T) {
+	models := []string{"large"}
+	for _, tc := range []struct{ base, model, want string }{
+		{"https://llm.example.com/v1", "large", "https://llm.example.com/v1|large"},
+		{"https://llm.example.com/v1/", "large", "https://llm.example.com/v1|large"},
+		{"HTTPS://LLM.Example.com/V1", "large", "https://llm.example.com/V1|large"},
+		{"https://u:p@llm.example.com/v1?api_key=s#f", "large", "https://llm.example.com/v1|large"},
+		{"https://llm.example.com", "x", "https://llm.example.com|other"},
+		{"https://llm.example.com", "", "https://llm.example.com|other"},
+		{"https://u:secret@bad host/%zz?k=secret", "large", "https://bad host/%zz|large"},
+		{"u:secret@host/v1", "large", "host/v1|large"},
+		{"", "large", "|large"},
+		{"anthropic-oauth", "large", "anthropic-oauth|large"},
+	} {
+		if got := LaneKey(tc.base, tc.model, models); got != tc.want {
+			t.Errorf("LaneKey(%q, %q) = %q, want %q", tc.base, tc.model, got, tc.want)
+		}
+	}
+}
+
+func TestLaneKeyKeepsNoSecret(t *testing.T) {
+	f := func(user, pass, query string) bool {
+		clean := func(s string) string { return "S" + strings.NewReplacer("/", "", "|", "").Replace(s) + "ecret" }
+		u, p, q := clean(user), clean(pass), clean(query)
+		key := LaneKey("https://"+u+":"+p+"@host/v1?k="+q, "m", nil)
+		return !strings.Contains(key, "ecret") && strings.HasSuffix(key, "|other")
+	}
+	if err := quick.Check(f, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Keys of 64 KiB, keys that are no text, no key: all are lanes, with bounded names.
+func TestCanonicalKeys(t *testing.T) {
+	long := strings.Repeat("k", 64<<10)
+	for _, tc := range []struct{ in, want string }{
+		{"", "default"}, {"a", "a"}, {"\xffa", "\uFFFDa"}, {strings.Repeat("k", maxKey), strings.Repeat("k", maxKey)},
+	} {
+		if got := canonical(tc.in); got != tc.want {
+			t.Errorf("canonical(%.20q) = %.20q, want %.20q", tc.in, got, tc.want)
+		}
+	}
+	if canonical(long) == canonical(long+"k") {
+		t.Error("two long keys are one lane")
+	}
+	f := func(b []byte, n uint16) bool {
+		c := canonical(strings.Repeat(string(b), int(n)%200))
+		return c != "" && len(c) <= 3*maxKey && utf8.ValidString(c) && canonical(c) == c || len(c) > maxKey
+	}
+	if err := quick.Check(f, nil); err != nil {
+		t.Error(err)
+	}
+}

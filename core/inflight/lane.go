@@ -1,0 +1,191 @@
+package inflight
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/waitq"
+)
+
+// lane is one queue and what is counted beside it.
+type lane struct {
+	key   string
+	limit *Limiter
+	q     *waitq.Queue
+	set   atomic.Pointer[laneConfig]
+
+	dirty   atomic.Bool // a watcher has to look at it
+	repeats atomic.Int64
+	sheds   sheds
+	retries atomic.Int64
+	would   struct{ admit, queue, refuse atomic.Int64 }
+
+	answers answers
+
+	idle int   // sweeps in a row that have found it unused; Limiter.mu
+	used int64 // requests that the last sweep knew of; Limiter.mu
+}
+
+// find returns the lane for a key, which it makes if there is none.
+func (l *Limiter) find(key string) *lane {
+	if ln := l.last.Load(); ln != nil && ln.key == key {
+		return ln
+	}
+	if ln, ok := l.lanes.Load(key); ok {
+		return ln.(*lane)
+	}
+	return l.make(canonical(key))
+}
+
+// make returns the lane for a canonical key. When there are as many lanes as may
+// be, an idle one makes way; if none is idle it is the overflow lane.
+func (l *Limiter) make(key string) *lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ln, ok := l.lanes.Load(key); ok {
+		return ln.(*lane)
+	}
+	if len(l.order) >= l.set.Load().MaxLanes && !l.evictLocked() {
+		if l.over == nil {
+			l.over = l.openLocked(other)
+		}
+		return l.over
+	}
+	ln := l.openLocked(key)
+	l.order = append(l.order, ln)
+	l.lanes.Store(key, ln)
+	l.last.Store(ln)
+	return ln
+}
+
+func (l *Limiter) openLocked(key string) *lane {
+	lc := l.laneConfigLocked(key)
+	ln := &lane{key: key, limit: l}
+	ln.set.Store(lc)
+	mode := l.set.Load().Mode
+	ln.q = waitq.New(ln.queue(lc, mode))
+	switch {
+	case l.closed.Load():
+		ln.q.Close()
+	case mode != gate.Enforce:
+		ln.q.AdmitAll()
+	}
+	if l.sweeps == nil && !l.closed.Load() {
+		l.sweeps = time.AfterFunc(sweepEvery, l.sweep)
+	}
+	return ln
+}
+
+// evictLocked ends one lane in which nothing is held and nobody waits, and reports
+// whether there was one. A lane that the sweep has found idle goes first.
+func (l *Limiter) evictLocked() bool {
+	for _, anyIdle := range []bool{false, true} {
+		for range l.order {
+			l.hand = (l.hand + 1) % len(l.order)
+			ln := l.order[l.hand]
+			if (anyIdle || ln.idle > 0) && ln.q.Retire() {
+				l.removeLocked(l.hand)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (l *Limiter) removeLocked(i int) {
+	ln := l.order[i]
+	n := len(l.order) - 1
+	l.order[i] = l.order[n]
+	l.order[n] = nil
+	l.order = l.order[:n]
+	l.lanes.Delete(ln.key)
+	l.last.CompareAndSwap(ln, nil)
+}
+
+func (l *Limiter) allLocked() []*lane {
+	all := append([]*lane(nil), l.order...)
+	if l.over != nil {
+		all = append(all, l.over)
+	}
+	return all
+}
+
+// queue is the engine's configuration of a lane.
+func (ln *lane) queue(c *laneConfig, mode gate.Mode) waitq.Config {
+	q := waitq.Config{
+		Limit:      int64(c.maxInflight),
+		Reserve:    int64(c.reserve),
+		ClassLimit: [waitq.Classes]int64{waitq.Unlimited, waitq.Unlimited, waitq.Unlimited},
+		Timeout:    c.queueTimeout,
+		AgingStep:  c.agingStep,
+		MaxWaiters: c.maxQueue,
+		TrackWaits: true,
+		Notify:     ln.entered,
+	}
+	if c.off() || mode == gate.Off {
+		q.Limit, q.Reserve = waitq.MaxLimit, 0
+	}
+	return q
+}
+
+// entered is called by whoever begins to wait.
+func (ln *lane) entered() {
+	if ln.limit.watch.on.Load() {
+		ln.limit.watch.changed(ln)
+	}
+}
+
+// retried counts a retry of a call.
+func (ln *lane) retried(class int) {
+	ln.retries.Add(1)
+	ln.answers.note(time.Now(), true, ln.q.Room(class))
+}
+
+// Periods of the sweep.
+const (
+	sweepEvery = 15 * time.Second
+	idleAfter  = 5 * time.Minute
+)
+
+// sweep runs every 15 s while there are lanes: it moves their windows on, and takes
+// from a lane that is idle for 5 minutes what it can do without. It runs on the
+// timer's own goroutine.
+func (l *Limiter) sweep() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Load() {
+		return
+	}
+	for _, ln := range l.allLocked() {
+		ln.q.Roll()
+		s, used := ln.q.Snapshot(), ln.used
+		ln.used = requests(s)
+		if ln.idle++; ln.used != used || s.Leases > 0 || waiting(s) > 0 {
+			ln.idle = 0
+		}
+		if ln.idle == int(idleAfter/sweepEvery) {
+			ln.q.Trim()
+			ln.answers.trim()
+		}
+	}
+	l.sweeps.Reset(sweepEvery)
+}
+
+// requests is how many have asked for a slot.
+func requests(s waitq.Snapshot) (n int64) {
+	for c := range waitq.Classes {
+		n += s.Immediate[c]
+		for _, m := range s.Outcomes[c] {
+			n += m
+		}
+	}
+	return n
+}
+
+func waiting(s waitq.Snapshot) (n int) {
+	for _, m := range s.Waiting {
+		n += m
+	}
+	return n
+}

@@ -1,0 +1,151 @@
+package inflight
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/waitq"
+)
+
+// Snapshot is the state of a limiter, as JSON under "inflight". Where no lane has a
+// limit, the JSON is just {"enabled": false}.
+type Snapshot struct {
+	Enabled     bool           `json:"enabled"` // a limit is set, and the mode is not off
+	GeneratedAt time.Time      `json:"generated_at"`
+	Mode        gate.Mode      `json:"mode"`
+	Lanes       []LaneSnapshot `json:"lanes"` // by key
+}
+
+// MarshalJSON returns the whole snapshot, or that the limiter is off.
+func (s Snapshot) MarshalJSON() ([]byte, error) {
+	if !s.Enabled {
+		return []byte(`{"enabled":false}`), nil
+	}
+	type plain Snapshot
+	return json.Marshal(plain(s))
+}
+
+// ByClass is a number for each class.
+type ByClass struct {
+	Interactive int64 `json:"interactive"`
+	Default     int64 `json:"default"`
+	Bulk        int64 `json:"bulk"`
+}
+
+// LaneSnapshot is the state of one lane. Times are in seconds. The percentiles are
+// those of the waits of the last 5 minutes, of all who got a slot, those who got it
+// at once, who left without one, and who wait still by what they have waited.
+type LaneSnapshot struct {
+	Lane               string  `json:"lane"`
+	Limit              int     `json:"limit"`   // 0 = off
+	Reserve            int     `json:"reserve"` // as it is, one slot at least is everybody's
+	Inflight           int     `json:"inflight"`
+	InflightByPriority ByClass `json:"inflight_by_priority"`
+	Queued             int     `json:"queued"`
+	QueuedByPriority   ByClass `json:"queued_by_priority"`
+	OldestWaitS        secs    `json:"oldest_wait_s"`
+	WaitP50S           secs    `json:"wait_p50_s_5m"`
+	WaitP90S           secs    `json:"wait_p90_s_5m"`
+	QueueTimeouts      int64   `json:"queue_timeouts_5m"`
+	Saturated          bool    `json:"saturated"` // somebody has waited for 60 s without a break
+	Verdict            Verdict `json:"verdict"`
+	PausedS            secs    `json:"paused_s"` // how long nothing is granted yet; see Pause
+
+	// Counters since the lane was made. In shadow mode grants are those of the books.
+	Granted     int64                 `json:"granted_total"`
+	Sheds       int64                 `json:"shed_total"`
+	ShedReasons map[gate.Reason]int64 `json:"sheds_by_reason"`
+	Canceled    int64                 `json:"canceled_total"`     // callers that left; not sheds
+	Retries     int64                 `json:"retries_total"`      // requests after the first under one ticket
+	RepeatSheds int64                 `json:"repeat_sheds_total"` // retries that were refused as the first was
+	WouldAdmit  int64                 `json:"would_admit_total"`
+	WouldQueue  int64                 `json:"would_queue_total"`
+	WouldRefuse int64                 `json:"would_refuse_total"`
+}
+
+type secs float64
+
+// inSecs is d in seconds, to the millisecond.
+func inSecs(d time.Duration) secs { return secs(math.Round(d.Seconds()*1000) / 1000) }
+
+// Snapshot reads the state of every lane. It reads memory only, and holds no lane's
+// lock for longer than copying a few KB takes.
+func (l *Limiter) Snapshot() Snapshot {
+	l.mu.Lock()
+	all := l.allLocked()
+	l.mu.Unlock()
+	c, now := l.set.Load(), time.Now()
+	s := Snapshot{GeneratedAt: now.UTC(), Mode: c.Mode, Lanes: make([]LaneSnapshot, 0, len(all))}
+	s.Enabled = c.Mode != gate.Off && l.anyLimit()
+	for _, ln := range all {
+		s.Lanes = append(s.Lanes, ln.snapshot(c, now))
+	}
+	slices.SortFunc(s.Lanes, func(a, b LaneSnapshot) int { return strings.Compare(a.Lane, b.Lane) })
+	return s
+}
+
+// anyLimit reports whether any lane has a limit, or would have.
+func (l *Limiter) anyLimit() bool {
+	c := l.set.Load()
+	if c.MaxInflight > 0 {
+		return true
+	}
+	for _, o := range c.Lanes {
+		if o.MaxInflight != nil && *o.MaxInflight > 0 {
+			return true
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.manual {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
+	lc, q, w := ln.set.Load(), ln.q.Snapshot(), ln.q.Waits()
+	s := LaneSnapshot{
+		Lane: ln.key, Limit: lc.maxInflight, Reserve: lc.effectiveReserve(),
+		Inflight: int(q.Leases), InflightByPriority: byClass(q.ClassLeases),
+		Queued: waiting(q), OldestWaitS: inSecs(q.OldestWait),
+		WaitP50S: inSecs(w.P50), WaitP90S: inSecs(w.P90), QueueTimeouts: w.TimedOut,
+		PausedS: inSecs(q.Paused),
+		Granted: -q.Returned,
+		Retries: ln.retries.Load(), RepeatSheds: ln.repeats.Load(),
+		ShedReasons: make(map[gate.Reason]int64),
+		WouldAdmit:  ln.would.admit.Load(), WouldQueue: ln.would.queue.Load(), WouldRefuse: ln.would.refuse.Load(),
+	}
+	e := evidence{
+		inflight: s.Inflight, queued: s.Queued, queuedFor: q.WaitingSince, room: true, p90: w.P90, slow: c.SlowWait,
+	}
+	e.answers, e.bad = ln.answers.lastMinute(now)
+	var queued [waitq.Classes]int64
+	for i := waitq.Classes - 1; i >= 0; i-- {
+		queued[i] = int64(q.Waiting[i])
+		if queued[i] > 0 {
+			e.room = ln.q.Room(i) // in the end that of the highest class that waits
+		}
+		s.Granted += q.Immediate[i] + q.Outcomes[i][waitq.Granted]
+	}
+	for i, r := range reasons {
+		switch n := ln.sheds[i].Load(); {
+		case r == gate.Canceled:
+			s.Canceled = n
+		case n > 0:
+			s.ShedReasons[r] = n
+			s.Sheds += n
+		}
+	}
+	s.QueuedByPriority = byClass(queued)
+	s.Saturated, s.Verdict = e.saturated(), e.verdict()
+	return s
+}
+
+func byClass(n [waitq.Classes]int64) ByClass { return ByClass{n[0], n[1], n[2]} }

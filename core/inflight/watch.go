@@ -1,0 +1,185 @@
+package inflight
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/waitq"
+)
+
+// Demand is what a lane asks for at one moment.
+type Demand struct {
+	Lane    string
+	Held    int        // slots that are held
+	Waiting int        // callers that wait
+	Class   gate.Class // the highest class that waits; 0 when nobody does
+}
+
+// watch tells watchers which lanes have changed. It has a goroutine while there
+// are any.
+type watch struct {
+	on atomic.Bool // there are watchers
+
+	mu      sync.Mutex
+	changes *sync.Cond // something below has changed
+	fns     map[int]func(Demand)
+	next    int // the next key of fns
+	calling int // the key of the function that is being called, -1 = none
+	dirty   []*lane
+	closed  bool
+	running bool
+}
+
+// Watch calls fn soon after what a lane asks for has changed, with what it asks for
+// then, until stop is called or the limiter is closed; first for every lane that
+// there is. Many changes may be told as one; the last one is always told. fn is
+// called from one goroutine and under no lock: it may call the limiter, but neither
+// stop nor Close. After either has returned fn is not called any more. Calling stop
+// again does nothing. On a closed limiter Watch does nothing.
+func (l *Limiter) Watch(fn func(Demand)) (stop func()) {
+	l.mu.Lock()
+	all := l.allLocked()
+	l.mu.Unlock()
+	return l.watch.add(fn, all)
+}
+
+func (w *watch) add(fn func(Demand), lanes []*lane) (stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return func() {}
+	}
+	if w.fns == nil {
+		w.fns, w.calling = make(map[int]func(Demand)), -1
+		w.changes = sync.NewCond(&w.mu)
+	}
+	id := w.next
+	w.next++
+	w.fns[id] = fn
+	w.on.Store(true)
+	for _, ln := range lanes {
+		ln.dirty.Store(true)
+	}
+	w.dirty = append(w.dirty, lanes...)
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+	w.changes.Broadcast()
+	return func() { w.remove(id) }
+}
+
+// changed notes that a lane asks for something else now. When the note is there
+// already it is one load.
+func (w *watch) changed(ln *lane) {
+	if ln.dirty.Load() || ln.dirty.Swap(true) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.running {
+		ln.dirty.Store(false)
+		return
+	}
+	w.dirty = append(w.dirty, ln)
+	w.changes.Broadcast()
+}
+
+func (w *watch) run() {
+	for lanes := range w.rounds {
+		for _, ln := range lanes {
+			ln.dirty.Store(false) // what changes from here on is told again
+			d := ln.demand()
+			for _, id := range w.ids() {
+				w.call(id, d)
+			}
+		}
+	}
+}
+
+// rounds yields the lanes that have changed, until nobody watches.
+func (w *watch) rounds(yield func([]*lane) bool) {
+	for {
+		w.mu.Lock()
+		for len(w.dirty) == 0 && len(w.fns) > 0 {
+			w.changes.Wait()
+		}
+		lanes := w.dirty
+		w.dirty = nil
+		if len(w.fns) == 0 {
+			for _, ln := range lanes {
+				ln.dirty.Store(false)
+			}
+			w.on.Store(false)
+			w.running = false
+			w.changes.Broadcast()
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		yield(lanes)
+	}
+}
+
+func (w *watch) ids() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.fns))
+}
+
+// call calls one watcher, if it is still there, outside the lock.
+func (w *watch) call(id int, d Demand) {
+	w.mu.Lock()
+	fn := w.fns[id]
+	if fn != nil {
+		w.calling = id
+	}
+	w.mu.Unlock()
+	if fn == nil {
+		return
+	}
+	defer func() {
+		w.mu.Lock()
+		w.calling = -1
+		w.changes.Broadcast()
+		w.mu.Unlock()
+	}()
+	fn(d)
+}
+
+func (w *watch) remove(id int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.fns, id)
+	w.changes.Broadcast()
+	for w.calling == id {
+		w.changes.Wait()
+	}
+}
+
+// close ends the goroutine and waits for it.
+func (w *watch) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	clear(w.fns)
+	for w.running {
+		w.changes.Broadcast()
+		w.changes.Wait()
+	}
+}
+
+// demand is what the lane asks for now.
+func (ln *lane) demand() Demand {
+	s := ln.q.Snapshot()
+	d := Demand{Lane: ln.key, Held: int(s.Leases), Waiting: waiting(s)}
+	for c := waitq.Classes - 1; c >= 0; c-- {
+		if s.Waiting[c] > 0 {
+			d.Class = classOf(c)
+		}
+	}
+	return d
+}
