@@ -93,6 +93,10 @@ race: ## test every module by itself with the race detector (GOWORK=off; needs a
 	@$(EACH) race listed env CGO_ENABLED=1 go test -race -timeout=$(RACE_TIMEOUT) ./...
 	@$(EACH) race standalone env CGO_ENABLED=1 go test -race -short -timeout=$(RACE_TIMEOUT) ./...
 
+.PHONY: newest
+newest: ## test the adapters with the newest versions of their frameworks (go.mod has the oldest that work)
+	@$(EACH) newest adapters "$(CURDIR)/scripts/newest.sh" go test -timeout=$(TEST_TIMEOUT)
+
 .PHONY: staticcheck
 staticcheck: ## run staticcheck in every module
 	@$(EACH) staticcheck off go run $(STATICCHECK) ./...

@@ -9,6 +9,7 @@
 #   off         every module of the repository by itself (GOWORK=off), the way its users build it
 #   listed      as off, but only the modules that go.work lists
 #   standalone  as off, but only the modules that go.work leaves out
+#   adapters    as off, but only the modules below adapters
 #
 # Modules are found, not named: a new one needs no edit here. core comes first, since every other module needs
 # it. From the root, `./...` matches no module of a workspace, hence the loop.
@@ -36,6 +37,7 @@ case $scope in
 work | listed) modules=$listed ;;
 off) modules=$every ;;
 standalone) modules=$(printf '%s\n' "$every" | grep -vxF "$listed" || true) ;;
+adapters) modules=$(printf '%s\n' "$every" | grep -F "$root/adapters/" || true) ;;
 *) fail "$step: unknown scope \"$scope\"" ;;
 esac
 modules=$(printf '%s\n' "$modules" | awk -v first="$root/core" '$0 == first { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }')

@@ -163,15 +163,17 @@ func TestRefuse(t *testing.T) {
 		assert.Empty(t, rec.Body.String())
 	}
 	rec := record(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, name := range []string{"Content-Encoding", "Content-Length", "ETag", "Last-Modified"} {
+		for _, name := range []string{"Content-Encoding", "Content-Length", "Content-Type", "ETag", "Last-Modified"} {
 			w.Header().Set(name, "1")
 		}
 		assert.True(t, httpgate.Refuse(w, r, refusal(gate.NoTarget, nil)))
 	}), request())
 	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
-	for _, name := range []string{"Content-Encoding", "Content-Length", "ETag", "Last-Modified"} {
+	for _, name := range []string{"Content-Length", "ETag", "Last-Modified"} {
 		assert.Empty(t, rec.Header().Get(name), name)
 	}
+	assert.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
+	assert.Equal(t, "1", rec.Header().Get("Content-Encoding"), "whoever compresses what is written needs it")
 }
 
 // The hooks run without a lease in danger: a panic in any of them leaks nothing.

@@ -1,11 +1,12 @@
 package httpgate
 
 import (
+	"cmp"
 	"net/http"
-	"reflect"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatehttp"
 )
 
 // Config says how requests are put to a gate. Only Gate must be set. The
@@ -70,15 +71,8 @@ type Decision struct {
 // check panics on a configuration that cannot work. Middleware is built at
 // start-up, from code: there is nobody to hand an error to.
 func (c *Config) check() {
-	v := reflect.ValueOf(c.Gate)
-	switch {
-	case !v.IsValid(), v.Kind() == reflect.Pointer && v.IsNil():
-		panic("httpgate: Config.Gate is nil")
-	case !v.Comparable():
-		panic("httpgate: Config.Gate: " + v.Type().String() + " cannot be compared with ==, so admitted requests could not be marked")
-	}
-	if _, err := c.Format.MarshalText(); err != nil {
-		panic("httpgate: Config.Format: " + err.Error())
+	if err := gatehttp.Check(c.Gate, c.Format); err != nil {
+		panic("httpgate: " + err.Error())
 	}
 }
 
@@ -96,8 +90,11 @@ func (c *Config) request(r *http.Request) (q gate.Request) {
 	if c.Flow != nil {
 		q.Flow = c.Flow(r)
 	}
-	q.Route = c.route(r)
-	describe(&q, r)
+	if c.Route != nil {
+		q.Route = c.Route(r)
+	} else {
+		q.Route = r.Pattern
+	}
 	return q
 }
 
@@ -109,38 +106,11 @@ func (c *Config) peer(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-func (c *Config) route(r *http.Request) string {
-	if c.Route != nil {
-		return c.Route(r)
+// decided tells the hook.
+func (c *Config) decided(r *http.Request, q *gate.Request, a *gatehttp.Admission, err error) {
+	if c.OnDecision != nil && a.Asked() {
+		c.OnDecision(Decision{
+			Request: r, Method: q.Method, Route: cmp.Or(q.Route, gatehttp.Unmatched), Waited: a.Waited(), Err: err,
+		})
 	}
-	return r.Pattern
-}
-
-// describe fills what q leaves open about the request itself, but for the route.
-func describe(q *gate.Request, r *http.Request) {
-	if q.Method == "" {
-		q.Method = methodLabel(r.Method)
-	}
-	if q.Path == "" && r.URL != nil {
-		q.Path = r.URL.Path
-	}
-	if !hasBody(r) {
-		return
-	}
-	if q.Bytes == 0 {
-		q.Bytes = r.ContentLength
-	}
-	if q.ContentType == "" {
-		q.ContentType = r.Header.Get("Content-Type")
-	}
-}
-
-// methodLabel bounds what a client can make of the method.
-func methodLabel(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return method
-	}
-	return "other"
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatehttp"
 )
 
 // Acquire asks g from inside a handler. It returns a copy of r that holds the
@@ -28,21 +29,12 @@ func Acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q gate.Request
 	if q.Route == "" {
 		q.Route = r.Pattern
 	}
-	describe(&q, r)
-	a := ask(w, r, g, &q, "")
-	if a.err != nil || !a.asked {
-		return r, a.err
-	}
-	in, _ := enter(w, nil, r, &a)
-	return in, nil
+	return gatehttp.Acquire(w, r, g, q)
 }
 
 // Release releases the lease that g gave to r, now instead of when the handler
 // returns. It does nothing where there is none, or none that still lives.
-func Release(r *http.Request, g gate.Gate) {
-	lease, _ := gate.LeaseOf(r.Context(), g)
-	lease.Release()
-}
+func Release(r *http.Request, g gate.Gate) { gatehttp.Release(r, g) }
 
 // Refuse answers a request with the refusal that err is or wraps, and reports
 // whether it did; the handler then returns. It does nothing, and reports false, for
@@ -59,7 +51,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	if !errors.As(err, &rej) {
 		return false
 	}
-	answer(w, r, rej, formatOf(r), nil)
+	answer(w, r, rej, gatehttp.FormatOf(r), nil)
 	return true
 }
 
@@ -74,64 +66,13 @@ func SetClass(r *http.Request, c gate.Class) *http.Request {
 	return r.WithContext(gate.WithClass(r.Context(), c))
 }
 
-// gateFailed is the reason of a refusal whose gate did not say one.
-const gateFailed gate.Reason = "gate_failed"
-
-// rejection returns what to answer to the error of a gate. Its own text may hold
-// anything, so only a *gate.Rejection is told to the client.
-func rejection(r *http.Request, err error) *gate.Rejection {
-	var rej *gate.Rejection
-	switch {
-	case errors.As(err, &rej):
-		return rej
-	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
-		return &gate.Rejection{Reason: gate.Canceled, Gate: "gate"}
-	}
-	return &gate.Rejection{Reason: gateFailed, Gate: "gate"}
-}
-
 // answer writes the refusal.
 func answer(w http.ResponseWriter, r *http.Request, rej *gate.Rejection, f gate.Format, custom func(http.ResponseWriter, *http.Request, *gate.Rejection) bool) {
-	if rej.Reason == gate.Canceled {
-		hangUp(w, r)
-		return
-	}
-	resumeWrite(w, r)
-	closeUnread(w, r)
-	h := w.Header()
-	h.Set(gate.MarkerHeader, string(rej.Reason))
-	if s := rej.RetryAfterSeconds(); s != "" {
-		h.Set("Retry-After", s)
-	}
-	if custom != nil && custom(w, r, rej) {
+	if !gatehttp.Prepare(w, r, rej) || custom != nil && custom(w, r, rej) {
 		return
 	}
 	body, contentType := rej.Render(f)
-	h.Set("Content-Type", contentType)
-	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
-		h.Del(name) // set for an answer that will not come
-	}
+	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(rej.Status())
 	_, _ = w.Write(body) // the client may have left: nobody to tell
-}
-
-// formatted is a context that remembers the Format for Refuse.
-type formatted struct {
-	context.Context
-	format gate.Format
-}
-
-type formatKey struct{}
-
-// Value returns the format for formatKey, else what the parent holds.
-func (c *formatted) Value(key any) any {
-	if key == (formatKey{}) {
-		return c.format
-	}
-	return c.Context.Value(key)
-}
-
-func formatOf(r *http.Request) gate.Format {
-	f, _ := r.Context().Value(formatKey{}).(gate.Format)
-	return f
 }

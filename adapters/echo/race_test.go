@@ -1,0 +1,5 @@
+//go:build race
+
+package echogate_test
+
+const raceEnabled = true

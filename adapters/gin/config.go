@@ -1,0 +1,119 @@
+package gingate
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatehttp"
+)
+
+// Config says how requests are put to a gate. Only Gate must be set. The
+// functions run on the request's goroutine before the gate is asked, OnDecision
+// and OnRefuse after it; a panic in one of them passes through and leaks nothing.
+type Config struct {
+	// Gate admits the requests.
+	Gate gate.Gate
+	// Skip lets a request pass without asking the gate. nil skips none.
+	Skip func(*gin.Context) bool
+	// Lane names the queue to wait in, for gates that have several. nil and ""
+	// leave it to the gate.
+	Lane func(*gin.Context) string
+	// Flow is the fairness key among those who wait. nil takes the flow of the
+	// request's context (see [gate.WithFlow]), and the peer's address (see
+	// [gate.PeerFlow]) where the context has none. A Flow that returns "" takes the
+	// context's, else one flow that all such requests share.
+	//
+	// In front of authentication take the key from nothing that a client can make
+	// up, or dilute it on purpose with [gate.HashFlow]. ClientIP is such a thing
+	// unless the engine knows its proxies.
+	Flow func(*gin.Context) string
+	// Class is how urgent the request is. nil and the zero Class take the class of
+	// the context. Do not read it from a header that strangers can send.
+	Class func(*gin.Context) gate.Class
+	// Cost is the price in the gate's unit. nil and 0 let the gate price the request.
+	Cost func(*gin.Context) int64
+	// Route is the pattern that the request matches, for the gate's prices and for
+	// [Decision]; "" = not known. nil takes c.FullPath().
+	Route func(*gin.Context) string
+	// Format is the shape of a refusal's body, here and in [Refuse] below this
+	// middleware. The zero Format is [gate.Problem].
+	Format gate.Format
+	// OnRefuse answers a refused request in place of the middleware and reports
+	// whether it did; false leaves the answer to the middleware. The request is
+	// aborted; Retry-After, the marker header and, where it is due, "Connection: close"
+	// are set already. It is not called for a client that has left. nil leaves every
+	// answer to the middleware.
+	//
+	// An app whose error middleware answers pushes the refusal with c.Error and
+	// returns true. Where that middleware is missing the answer is the status alone.
+	OnRefuse func(*gin.Context, *gate.Rejection) bool
+	// OnDecision sees every decision of the gate once, before the handlers run or
+	// the refusal is written. It is not called for requests that pass unasked. nil
+	// sees none.
+	OnDecision func(Decision)
+}
+
+// Decision is what a gate decided for a request: a line for the access log.
+type Decision struct {
+	// Context is the request's, as it was put to the gate. It must not be kept.
+	Context *gin.Context
+	// Method is the request's method: one of the nine that net/http names, else
+	// "other".
+	Method string
+	// Route is the pattern that the request matched, "unmatched" where none did.
+	Route string
+	// Waited is how long the request stood in the queue.
+	Waited time.Duration
+	// Err is nil for an admitted request, else the gate's error.
+	Err error
+}
+
+// check panics on a configuration that cannot work. Middleware is built at
+// start-up, from code: there is nobody to hand an error to.
+func (m *Config) check() {
+	if err := gatehttp.Check(m.Gate, m.Format); err != nil {
+		panic("gingate: " + err.Error())
+	}
+}
+
+// request puts c into the gate's words.
+func (m *Config) request(c *gin.Context) (q gate.Request) {
+	if m.Lane != nil {
+		q.Lane = m.Lane(c)
+	}
+	if m.Class != nil {
+		q.Class = m.Class(c)
+	}
+	if m.Cost != nil {
+		q.Cost = m.Cost(c)
+	}
+	if m.Flow != nil {
+		q.Flow = m.Flow(c)
+	}
+	if m.Route != nil {
+		q.Route = m.Route(c)
+	} else {
+		q.Route = c.FullPath()
+	}
+	return q
+}
+
+// peer is the address whose flow a request without one takes.
+func (m *Config) peer(c *gin.Context) string {
+	if m.Flow != nil {
+		return "" // a Flow that knows nobody does not mean the peer
+	}
+	return c.Request.RemoteAddr
+}
+
+// decided tells the hook.
+func (m *Config) decided(c *gin.Context, q *gate.Request, a *gatehttp.Admission, err error) {
+	if m.OnDecision != nil && a.Asked() {
+		m.OnDecision(Decision{
+			Context: c, Method: q.Method, Route: cmp.Or(q.Route, gatehttp.Unmatched), Waited: a.Waited(), Err: err,
+		})
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package gingate_test
+
+const raceEnabled = false

@@ -1,0 +1,98 @@
+package gatehttp
+
+import (
+	"net/http"
+	"time"
+)
+
+// linger is how long the rest of a body that nobody will read may take to arrive.
+// Without it net/http waits for up to 256 KiB of it for as long as the client likes.
+const linger = time.Second
+
+// hasBody reports whether there is a body to read. HTTP/2 requests without one
+// tell by their length alone.
+func hasBody(r *http.Request) bool {
+	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
+}
+
+// unread reports whether r has a body that is not known to be read to its end,
+// whatever stands around the body by now.
+func unread(r *http.Request) bool {
+	s := sourceOf(r.Context())
+	if b, ok := r.Body.(*body); ok {
+		s = b.from
+	}
+	if s != nil {
+		return !s.over.Load()
+	}
+	return hasBody(r)
+}
+
+// closeUnread makes net/http answer before the body has arrived, and bounds how
+// long the connection then stays. HTTP/2 needs neither, and would lose all of the
+// connection's streams.
+func closeUnread(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 || !unread(r) {
+		return
+	}
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger)) // no deadlines: nothing to bound
+}
+
+// hangUp ends a request whose client is gone. For a handler that writes nothing
+// net/http answers 200, which a client that has only closed its sending side
+// would take for success. An HTTP/2 stream is closed already.
+func hangUp(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 || !hijackable(w) {
+		return
+	}
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// hijackable reports whether the innermost writer can be hijacked. The writers of
+// frameworks all have the method, and some panic where what they wrap does not.
+func hijackable(w http.ResponseWriter) bool {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			_, ok = w.(http.Hijacker)
+			return ok
+		}
+		w = u.Unwrap()
+	}
+}
+
+// timeouts returns the server's read and write timeouts, 0 where there are none.
+func timeouts(r *http.Request) (read, write time.Duration) {
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		return max(s.ReadTimeout, 0), max(s.WriteTimeout, 0)
+	}
+	return 0, 0
+}
+
+// pauseTimeouts takes the deadlines off an HTTP/2 stream while its request waits
+// and reports whether it did: there, one that passes ends the stream for good. On
+// HTTP/1 a deadline matters only to the next read or write, so it can be moved
+// after the wait.
+func pauseTimeouts(w http.ResponseWriter, r *http.Request) (paused bool) {
+	if r.ProtoMajor != 2 {
+		return false
+	}
+	read, write := timeouts(r)
+	if write > 0 {
+		paused = http.NewResponseController(w).SetWriteDeadline(time.Time{}) == nil
+	}
+	if read > 0 && unread(r) {
+		paused = http.NewResponseController(w).SetReadDeadline(time.Time{}) == nil || paused
+	}
+	return paused
+}
+
+// resumeWrite starts the server's WriteTimeout anew.
+func resumeWrite(w http.ResponseWriter, r *http.Request) {
+	if _, write := timeouts(r); write > 0 {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(write)) // a writer without deadlines loses none
+	}
+}
