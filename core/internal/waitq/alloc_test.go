@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -16,8 +17,11 @@ func skipAllocsUnderRace(t *testing.T) {
 
 func TestUncontendedAllocatesNothing(t *testing.T) {
 	skipAllocsUnderRace(t)
-	q := New(conf(8))
+	c := conf(8)
+	c.Reserve, c.TrackWaits = 2, true
+	q := New(c)
 	var l Lease
+	long := time.Now().Add(-time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if n := testing.AllocsPerRun(1000, func() {
@@ -32,7 +36,7 @@ func TestUncontendedAllocatesNothing(t *testing.T) {
 		t.Errorf("TryAcquire and Release: %v allocations", n)
 	}
 	if n := testing.AllocsPerRun(1000, func() {
-		if q.Acquire(ctx, &l, Request{Class: 2, Cost: 3, Flow: "a", Weight: 1}).Outcome != Granted {
+		if !q.Room(2) || q.Acquire(ctx, &l, Request{Class: 2, Cost: 3, Flow: "a", Weight: 1, Arrived: long}).Outcome != Granted {
 			t.Fatal("refused")
 		}
 		l.Release(l.Gen())
@@ -42,10 +46,19 @@ func TestUncontendedAllocatesNothing(t *testing.T) {
 	wantIdle(t, q)
 }
 
-// TestContendedAllocatesNothing: a waiter, its channel and its flow are used again.
+// TestContendedAllocatesNothing: a waiter, its channel and its flow are used again,
+// and nothing is needed to count waits or for tickets.
 func TestContendedAllocatesNothing(t *testing.T) {
 	skipAllocsUnderRace(t)
-	q := New(conf(1))
+	plain, tracked := conf(1), conf(1)
+	tracked.TrackWaits, tracked.Notify = true, func() {}
+	for name, c := range map[string]Config{"plain": plain, "tracked": tracked} {
+		t.Run(name, func(t *testing.T) { contend(t, New(c)) })
+	}
+}
+
+func contend(t *testing.T, q *Queue) {
+	arrived := time.Now().Add(-30 * time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	const others = 4
@@ -61,7 +74,7 @@ func TestContendedAllocatesNothing(t *testing.T) {
 	}
 	var l Lease
 	n := testing.AllocsPerRun(5000, func() {
-		if q.Acquire(ctx, &l, Request{Cost: 1, Flow: "one"}).Outcome != Granted {
+		if q.Acquire(ctx, &l, Request{Cost: 1, Flow: "one", Arrived: arrived}).Outcome != Granted {
 			t.Fatal("refused")
 		}
 		runtime.Gosched()
@@ -89,7 +102,10 @@ func TestSizes(t *testing.T) {
 	if n := unsafe.Sizeof(Lease{}); n > 64 {
 		t.Errorf("a lease has %d bytes, want one cache line", n)
 	}
-	if unsafe.Offsetof(Queue{}.state) != 0 || unsafe.Offsetof(Queue{}.mu) < 64 {
+	if unsafe.Sizeof(waiter{}.links)+16 > 64 || unsafe.Offsetof(waiter{}.ready) != unsafe.Sizeof(waiter{}.links)+16 {
+		t.Error("a list is walked over more than one line of each waiter")
+	}
+	if unsafe.Offsetof(Queue{}.state) != 0 || unsafe.Offsetof(Queue{}.returned) != 64 || unsafe.Offsetof(Queue{}.mu) < 64 {
 		t.Error("the word that every acquire changes shares its line with the lock")
 	}
 }

@@ -3,6 +3,7 @@ package waitq
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -109,41 +110,110 @@ var queueSizes = []struct {
 func BenchmarkDispatch(b *testing.B) {
 	for _, size := range queueSizes {
 		b.Run(size.name, func(b *testing.B) {
+			benchDispatch(b, conf(1), 0, size.waiters, size.flows, func() int64 { return never })
+		})
+	}
+}
+
+// BenchmarkDispatchReserve is the same in a class that may have all but one slot.
+func BenchmarkDispatchReserve(b *testing.B) {
+	c := conf(2)
+	c.Reserve, c.AgingStep, c.TrackWaits = 1, time.Minute, true
+	for _, size := range queueSizes {
+		b.Run(size.name, func(b *testing.B) {
+			benchDispatch(b, c, 1, size.waiters, size.flows, func() int64 { return never })
+		})
+	}
+}
+
+// BenchmarkDispatchTickets is the same with every second arrival a ticket that is
+// as old as it may be.
+func BenchmarkDispatchTickets(b *testing.B) {
+	for _, size := range queueSizes {
+		b.Run(size.name, func(b *testing.B) {
+			r, n := rand.New(rand.NewPCG(1, 1)), 0
+			benchDispatch(b, conf(1), 0, size.waiters, size.flows, func() int64 {
+				if n++; n%2 == 0 {
+					return -r.Int64N(int64(time.Minute) - 1)
+				}
+				return never
+			})
+		})
+	}
+}
+
+func benchDispatch(b *testing.B, c Config, class, waiters, flows int, arrival func() int64) {
+	q := New(c)
+	noTimer(q) // the clock stands still
+	names := make([]string, flows)
+	for i := range names {
+		names[i] = fmt.Sprint("flow ", i)
+	}
+	now := int64(1)
+	enter := func(w *waiter, flow string) {
+		w.cost, w.weight, w.class, w.deadline, w.arrival = 1, 1, int8(class), never, arrival()
+		q.mu.Lock()
+		q.enterLocked(w, flow, now)
+		q.mu.Unlock()
+	}
+	enter(q.getWaiter(Request{}), "")
+	spare := q.takeWokenLocked().first
+	for i := range waiters {
+		enter(q.getWaiter(Request{}), names[i%flows])
+	}
+	flow := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		*spare = waiter{ready: spare.ready}
+		enter(spare, names[flow])
+		if flow++; flow == len(names) {
+			flow = 0
+		}
+		q.leaveClass(class)
+		q.state.Add(1<<countBits - 1)
+		q.mu.Lock()
+		q.releasedLocked(class, 1, 0, now)
+		spare = q.takeWokenLocked().first
+		q.mu.Unlock()
+	}
+	if q.waiting != waiters {
+		b.Fatalf("%d waiters", q.waiting)
+	}
+}
+
+// BenchmarkExpiry is everybody's time over at once; the metric is for each.
+func BenchmarkExpiry(b *testing.B) {
+	for _, size := range queueSizes {
+		b.Run(size.name, func(b *testing.B) {
 			q := New(conf(1))
-			noTimer(q) // the clock stands still
+			noTimer(q)
 			names := make([]string, size.flows)
 			for i := range names {
 				names[i] = fmt.Sprint("flow ", i)
 			}
+			ws := make([]*waiter, size.waiters)
+			for i := range ws {
+				ws[i] = q.getWaiter(Request{})
+			}
+			first := q.getWaiter(Request{Cost: 1})
+			q.enterLocked(first, "", 1)
 			now := int64(1)
-			enter := func(w *waiter, flow string) {
-				w.cost, w.weight, w.arrival, w.deadline = 1, 1, never, never
-				q.mu.Lock()
-				q.enterLocked(w, flow, now)
-				q.mu.Unlock()
-			}
-			enter(q.getWaiter(Request{}), "")
-			spare := q.takeWokenLocked().first
-			for i := range size.waiters {
-				enter(q.getWaiter(Request{}), names[i%size.flows])
-			}
-			flow := 0
-			b.ReportAllocs()
+			took := time.Duration(0)
 			for b.Loop() {
-				*spare = waiter{ready: spare.ready}
-				enter(spare, names[flow])
-				if flow++; flow == len(names) {
-					flow = 0
+				for i, w := range ws {
+					*w = waiter{ready: w.ready, cost: 1, weight: 1, deadline: never, arrival: never}
+					q.enterLocked(w, names[i%size.flows], now)
 				}
-				q.state.Add(1<<countBits - 1)
-				q.mu.Lock()
-				q.releasedLocked(0, 1, 0, now)
-				spare = q.takeWokenLocked().first
-				q.mu.Unlock()
+				q.takeWokenLocked()
+				now += int64(time.Minute)
+				start := time.Now()
+				q.settleLocked(now)
+				took += time.Since(start)
 			}
-			if q.waiting != size.waiters {
+			if q.waiting > 0 {
 				b.Fatalf("%d waiters", q.waiting)
 			}
+			b.ReportMetric(float64(took)/float64(b.N*size.waiters), "ns/waiter")
 		})
 	}
 }

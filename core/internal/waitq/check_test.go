@@ -40,6 +40,9 @@ func (p *pair) compare() error {
 	d.add("waiting", int64(q.waiting), int64(len(m.waiters)))
 	d.add("queued", q.queued, queued)
 	d.add("held", q.held, held)
+	if len(m.waiters) > 0 {
+		d.add("waiting since", q.since, m.since)
+	}
 	d.add("turn", int64(firstOf(q.turnLocked(p.now))), int64(firstOf(m.turn(p.now))))
 	for c := range Classes {
 		d.where = []any{"class", c}

@@ -63,28 +63,32 @@ func (c *class) find(name string) *flow {
 	if c.shelf == nil {
 		return nil
 	}
-	if c.last != nil && c.last.name == name {
-		return c.last
-	}
-	return c.flows[name]
+	return c.shelf.find(name)
 }
 
-func (c *class) flow(name string, id uint64) *flow {
-	if f := c.find(name); f != nil {
-		c.last = f
+func (s *shelf) find(name string) *flow {
+	if s.last != nil && s.last.name == name {
+		return s.last
+	}
+	return s.flows[name]
+}
+
+func (s *shelf) flow(name string, id, v uint64) *flow {
+	if f := s.find(name); f != nil {
+		s.last = f
 		return f
 	}
-	f := c.spare
+	f := s.spare
 	if f != nil {
-		c.spare, f.next = f.next, nil
-		c.spares--
+		s.spare, f.next = f.next, nil
+		s.spares--
 	} else {
 		f = new(flow)
 	}
-	f.name, f.id, f.start = name, id, c.v
-	c.flows[name] = f
-	c.peak = max(c.peak, len(c.flows))
-	c.last = f
+	f.name, f.id, f.start = name, id, v
+	s.flows[name] = f
+	s.peak = max(s.peak, len(s.flows))
+	s.last = f
 	return f
 }
 
@@ -93,7 +97,8 @@ func (c *class) add(w *waiter, name string) {
 	if c.shelf == nil {
 		c.shelf = &shelf{flows: make(map[string]*flow)}
 	}
-	f, s := c.flow(name, w.seq), c.shelf
+	s := c.shelf
+	f := s.flow(name, w.seq, c.v)
 	w.flow, f.weight = f, int64(w.weight)
 	f.queued += w.cost
 	f.n++

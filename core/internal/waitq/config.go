@@ -24,7 +24,8 @@ type Config struct {
 	// leases that are counted, not their cost. 0, and what is left of a reserve at
 	// a limit of 1, bounds nothing.
 	Reserve int64
-	// Timeout is the longest wait, counted from arrival. 0 lets nobody wait.
+	// Timeout is the longest wait, counted from arrival, which for a ticket is
+	// Request.Arrived. 0 lets nobody wait.
 	Timeout time.Duration
 	// AgingStep is the wait that raises a waiter's rank by one class. 0 = none.
 	AgingStep time.Duration
@@ -32,7 +33,7 @@ type Config struct {
 	MaxWaiters int
 	// MaxHeld bounds the sum of Request.Held over the waiters.
 	MaxHeld int64
-	// TrackWaits makes the queue keep what Waits tells.
+	// TrackWaits makes the queue keep what Waits tells. Without it that costs nothing.
 	TrackWaits bool
 	// Notify is called after a request has entered the queue to wait, once for each
 	// and before its caller blocks. It must not block, panic, or count on being told
@@ -68,11 +69,12 @@ const (
 	Queued                   // waits still: only Book says so
 )
 
-// Result is the outcome of an Acquire and how long it took in the queue. Waited
-// is 0 for whoever never queued.
+// Result is the outcome of an Acquire.
 type Result struct {
-	Outcome  Outcome
-	Waited   time.Duration
+	Outcome Outcome
+	Waited  time.Duration // in the queue, this time; 0 for whoever never queued
+	// Position is the place in the order, from 1 on, that a request had when it
+	// timed out or was displaced; see "Leaving" in the package comment. 0 for others.
 	Position int
 }
 

@@ -13,13 +13,16 @@ type flowHeap struct {
 }
 
 type slot struct {
-	finish  uint64
-	arrival int64 // of the first waiter
-	seq     uint64
-	number  int32
+	finish uint64
+	age    uint64 // of the first waiter: see ageKey
+	seq    uint64
+	number int32
 }
 
-func (f *flow) key() slot { return slot{f.finish, f.head.arrival, f.head.seq, f.number} }
+func (f *flow) key() slot { return slot{f.finish, ageKey(f.head.arrival), f.head.seq, f.number} }
+
+// ageKey puts arrivals, which may be negative, in the order of unsigned numbers.
+func ageKey(arrival int64) uint64 { return uint64(arrival) ^ 1<<63 }
 
 func (h *flowHeap) len() int { return len(h.slots) }
 
@@ -30,7 +33,7 @@ func less(a, b slot) bool {
 	if d := int64(a.finish - b.finish); d != 0 {
 		return d < 0 // tags wrap: their distance is what counts
 	}
-	return a.arrival < b.arrival || a.arrival == b.arrival && a.seq < b.seq
+	return a.age < b.age || a.age == b.age && a.seq < b.seq
 }
 
 func (h *flowHeap) set(i int, s slot) {
@@ -124,7 +127,7 @@ func (h *flowHeap) least(first int, base uint64) int {
 // before is less as 1 or 0.
 func before(a, b *slot, base uint64) int {
 	_, borrow := bits.Sub64(a.seq, b.seq, 0)
-	_, borrow = bits.Sub64(uint64(a.arrival)^1<<63, uint64(b.arrival)^1<<63, borrow)
+	_, borrow = bits.Sub64(a.age, b.age, borrow)
 	_, borrow = bits.Sub64(a.finish-base, b.finish-base, borrow)
 	return int(borrow)
 }

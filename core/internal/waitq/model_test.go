@@ -17,6 +17,7 @@ type ref struct {
 	classLimit [Classes]int64
 	reserve    int64
 	until      int64 // end of the pause, 0 = none
+	since      int64 // since when somebody has been waiting
 	timeout    int64
 	step       int64
 	maxWaiters int
@@ -383,6 +384,9 @@ func (m *ref) insert(id int, r request, now int64) *refWaiter {
 	}
 	if !m.rules.tickets {
 		w.arrival = now
+	}
+	if len(m.waiters) == 0 {
+		m.since = now
 	}
 	m.waiters = append(m.waiters, w)
 	slices.SortStableFunc(m.waiters, func(a, b *refWaiter) int { return cmp.Compare(a.arrival, b.arrival) })

@@ -28,7 +28,7 @@ func (q *Queue) newcomersPositionLocked(w *waiter, flow string) int64 {
 	if f != nil {
 		start, weight = f.start, f.weight
 	}
-	return c.place(slot{finish: start + tag(w.cost, weight), arrival: w.arrival, seq: q.seq + 1}, f, 0) + q.aboveLocked(w)
+	return c.place(slot{finish: start + tag(w.cost, weight), age: ageKey(w.arrival), seq: q.seq + 1}, f, 0) + q.aboveLocked(w)
 }
 
 // aboveLocked is how many wait in classes above that of w.

@@ -15,17 +15,17 @@ const (
 // what waits and the newcomer itself take to drain, at the rate at which cost has
 // come back since the queue formed, over the last 5 to 10 seconds at most; before
 // that has been measured for a second, or where nothing came back, by Little's law
-// from the third quartile of the holds, or from the age of the oldest waiter if that is longer.
-// It is between 1 and 40 s and, at the same rate, never shorter for more load; but in
-// a pause never less than what remains of it.
+// from the third quartile of the holds, or from the longest of the waits that go on if
+// that is longer. It is between 1 and 40 s and, at the same rate, never shorter for more
+// load; but in a pause never less than what remains of it.
 func (q *Queue) RetryAfter(class int, cost int64) time.Duration {
 	now := q.now()
 	q.mu.Lock()
 	ahead := float64(q.queued + cost)
 	rate := q.stats.drainRate(now)
 	hold := float64(q.stats.patient(class))
-	if w := q.all.oldest(inAll); w != nil {
-		hold = max(hold, float64(now-w.arrival))
+	if q.waiting > 0 {
+		hold = max(hold, float64(now-q.longestLocked()))
 	}
 	limit := float64(q.limit)
 	pause := time.Duration(max(q.until-now, 0))
@@ -54,7 +54,7 @@ type Snapshot struct {
 	Waiting     [Classes]int   // waiters, by class
 	Queued      int64          // cost of the waiters
 	Held        int64          // what waiters hold in memory
-	OldestWait  time.Duration  // since the oldest waiter's arrival
+	OldestWait  time.Duration  // of those who wait, without what a ticket waited before
 	// WaitingSince is for how long somebody has been waiting without a break; 0 =
 	// nobody waits.
 	WaitingSince time.Duration
@@ -69,6 +69,26 @@ type Snapshot struct {
 	Entered   [Classes]int64 // requests that stood in the queue
 	Outcomes  [Classes][Queued]int64
 	Returned  int64
+}
+
+// longestLocked is when whoever has waited longest entered the queue: the first of the
+// chain, in which all stand as they came, or a late ticket. When that was for a ticket
+// is known to a slot of Waits where waits are tracked and many wait.
+func (q *Queue) longestLocked() int64 {
+	at := int64(never)
+	if w := q.all.first; w != nil {
+		at = w.left
+	}
+	if q.all.late == nil {
+		return at
+	}
+	if q.track && q.waiting > few {
+		return min(at, q.window.ages.oldest())
+	}
+	for _, w := range q.all.all(inAll) {
+		at = min(at, w.left)
+	}
+	return at
 }
 
 // Snapshot reads the queue's state. It holds the lock for some dozen loads.
@@ -93,8 +113,8 @@ func (q *Queue) Snapshot() Snapshot {
 		s.Immediate[i] = q.grants[i].Load()
 	}
 	s.ClassLeases[0] = max(0, s.ClassLeases[0])
-	if w := q.all.oldest(inAll); w != nil {
-		s.OldestWait = time.Duration(max(now-w.arrival, 0))
+	if q.waiting > 0 {
+		s.OldestWait = time.Duration(max(now-q.longestLocked(), 0))
 		s.WaitingSince = time.Duration(max(now-q.since, 0))
 	}
 	s.Reserve = q.reservedLocked()

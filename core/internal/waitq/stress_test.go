@@ -141,6 +141,9 @@ func (s *stress) one(t *testing.T, r *rand.Rand, l *Lease) {
 		Class: r.IntN(Classes), Flow: string(rune('a' + r.IntN(5))), Weight: 1 + r.IntN(3),
 		Cost: 1 + r.Int64N(s.largest), Held: r.Int64N(3),
 	}
+	if r.IntN(3) == 0 {
+		req.Arrived = time.Now().Add(-time.Duration(r.IntN(6000)) * time.Microsecond)
+	}
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	switch r.IntN(4) {
 	case 0:
@@ -208,7 +211,7 @@ func (s *stress) releaseTwice(t *testing.T, l *Lease, gen uint64) {
 // TestStress: at a fixed limit, what is held never exceeds it.
 func TestStress(t *testing.T) {
 	c := conf(16)
-	c.ClassLimit[1], c.ClassLimit[2] = 6, 3
+	c.ClassLimit[1], c.ClassLimit[2], c.Reserve, c.TrackWaits = 6, 3, 9, true
 	c.Timeout, c.AgingStep, c.MaxWaiters, c.MaxHeld = 5*time.Millisecond, time.Millisecond, 40, 50
 	s := &stress{q: New(c), largest: 12}
 	s.run(t, 64, 300, nil)
@@ -217,9 +220,24 @@ func TestStress(t *testing.T) {
 
 // TestStressReload is TestStress while everything is being changed.
 func TestStressReload(t *testing.T) {
-	s := &stress{q: New(conf(16)), largest: 4}
+	reloaded := conf(16)
+	reloaded.TrackWaits = true
+	s := &stress{q: New(reloaded), largest: 4}
 	s.run(t, 64, 200, func(r *rand.Rand) {
-		switch r.IntN(7) {
+		switch r.IntN(12) {
+		case 7:
+			s.q.Pause(time.Now().Add(time.Duration(r.IntN(1000)) * time.Microsecond))
+		case 8:
+			s.q.Resume()
+		case 9:
+			s.q.Trim()
+		case 10:
+			s.q.Roll()
+			s.q.Room(r.IntN(Classes))
+		case 11:
+			if w := s.q.Waits(); w.P50 > w.P90 || w.P50 < 0 {
+				t.Errorf("%+v", w)
+			}
 		case 0, 1:
 			s.q.SetLimit(4 + r.Int64N(13))
 		case 2:
@@ -231,6 +249,7 @@ func TestStressReload(t *testing.T) {
 		case 5:
 			c := conf(4 + r.Int64N(13))
 			c.MaxWaiters, c.AgingStep, c.MaxHeld = r.IntN(64), time.Duration(r.IntN(3))*time.Millisecond, r.Int64N(100)
+			c.Reserve = r.Int64N(20)
 			s.q.Reconfigure(c)
 		case 6:
 			s.q.Snapshot()
@@ -238,8 +257,23 @@ func TestStressReload(t *testing.T) {
 			s.q.InUse()
 		}
 	})
+	s.q.Resume()
 	s.q.Reconfigure(conf(16))
 	s.report(t, 16)
+	counted := int64(0)
+	for _, w := range s.q.Waits().Total {
+		for _, n := range w.Buckets {
+			counted += n
+		}
+	}
+	all := int64(0)
+	for i := range Classes {
+		n := s.q.Snapshot()
+		all += n.Immediate[i] + n.Outcomes[i][Granted] + n.Outcomes[i][TimedOut]
+	}
+	if counted != all {
+		t.Errorf("%d waits in the totals, %d requests were granted or timed out", counted, all)
+	}
 }
 
 // TestStressNoWakeUpIsLost: with nothing but releases to wake them, all are granted.

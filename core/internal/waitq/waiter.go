@@ -5,20 +5,21 @@ import (
 	"math"
 )
 
-// waiter is one caller in the queue. It is 128 bytes, its channel 96.
+// waiter is one caller in the queue. It is 128 bytes, its channel 96. What a walk
+// through a list looks at is one cache line.
 type waiter struct {
+	links   [kinds]link
+	arrival int64 // never = when it comes to the lock. Out of the queue: when it entered
+	seq     uint64
+
 	ready chan struct{} // gets one token when the outcome is in
 	flow  *flow
-
-	links [kinds]link
 
 	cost     int64
 	charge   int64 // what the grant took; of one that was not granted, its position
 	held     int64
-	arrival  int64 // never = when it comes to the lock. Out of the queue: when it entered
 	left     int64 // when it entered the queue. Out of it: when it left
 	deadline int64 // the caller's own
-	seq      uint64
 
 	weight  uint16
 	class   int8

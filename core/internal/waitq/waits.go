@@ -7,17 +7,15 @@ import (
 	"time"
 )
 
-// waitBounds are the upper bounds of the buckets of WaitTotal, in milliseconds.
 const waitBounds = 12
 
 // WaitBounds are the upper bounds of all buckets of a WaitTotal but the last, which
 // has none.
 func WaitBounds() [waitBounds]time.Duration {
-	ms := [waitBounds]time.Duration{5, 25, 100, 500, 1000, 5000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000}
-	for i := range ms {
-		ms[i] *= time.Millisecond
+	const ms, s = time.Millisecond, time.Second
+	return [waitBounds]time.Duration{
+		5 * ms, 25 * ms, 100 * ms, 500 * ms, 1 * s, 5 * s, 15 * s, 30 * s, 60 * s, 120 * s, 300 * s, 600 * s,
 	}
-	return ms
 }
 
 // WaitTotal is the waits of a class since New: one of each request that was granted
@@ -28,6 +26,10 @@ type WaitTotal struct {
 }
 
 func (t *WaitTotal) add(d int64) {
+	if d == 0 { // as most often
+		t.Buckets[0]++
+		return
+	}
 	i, bounds := 0, WaitBounds()
 	for i < waitBounds && d > int64(bounds[i]) {
 		i++
@@ -70,8 +72,8 @@ func (q *Queue) Waits() Waits {
 		if q.waiting > few {
 			a = *w.ages
 		} else {
-			for _, w := range q.all.all(inAll) {
-				s = append(s, value{max(now-w.left, 0), 1})
+			for _, x := range q.all.all(inAll) {
+				s = append(s, value{max(now-x.left, 0), 1})
 			}
 		}
 	}
@@ -83,7 +85,7 @@ func (q *Queue) Waits() Waits {
 		out.Total[i].Buckets[0] += q.grants[i].Load()
 	}
 	s = a.appendTo(sum.appendTo(s), now)
-	slices.SortFunc(s, func(a, b value) int { return cmp.Compare(a.wait, b.wait) })
+	s.sort()
 	out.Count = s.count()
 	out.P50, out.P90 = s.percentile(0.5), s.percentile(0.9)
 	return out
@@ -107,6 +109,10 @@ type value struct{ wait, n int64 }
 
 // sample is values by wait.
 type sample []value
+
+func (s sample) sort() {
+	slices.SortFunc(s, func(a, b value) int { return cmp.Compare(a.wait, b.wait) })
+}
 
 func (s sample) count() (n int64) {
 	for _, v := range s {

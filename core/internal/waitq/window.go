@@ -203,6 +203,20 @@ func (a *ages) leave(at int64) {
 	a.slots[number%ageSlots]--
 }
 
+// oldest is the end of the oldest slot that has anybody, or of the mean of the older ones.
+func (a *ages) oldest() int64 {
+	number := a.newest
+	for i := range int64(min(ageSlots, a.newest+1)) {
+		if a.slots[(a.newest-i)%ageSlots] > 0 {
+			number = a.newest - i
+		}
+	}
+	if a.older > 0 {
+		number = a.sum / a.older
+	}
+	return (number+1)*a.width - 1
+}
+
 // appendTo appends the ages to a sample: of those in a slot the middle of it, of
 // the older ones their mean.
 func (a *ages) appendTo(s sample, now int64) sample {
