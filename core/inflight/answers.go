@@ -31,11 +31,12 @@ type answers struct {
 }
 
 type answerWindow struct {
-	at     int64 // number of the present slice
+	epoch  time.Time // slice 0 begins here; what was set on the wall clock since is nothing to it
+	at     int64     // number of the present slice
 	slices [answerSlices]struct{ all, badFree int64 }
-	n      int64   // first-byte times, up to usualAfter
-	usual  float64 // their average, in seconds
-	risen  int64   // since when all have risen, in Unix ns; 0 = the last one had not
+	n      int64     // first-byte times, up to usualAfter
+	usual  float64   // their average, in seconds
+	risen  time.Time // since when all have risen; zero = the last one had not
 }
 
 // observe counts an answer; free says that a slot was free for a call of its class.
@@ -78,23 +79,23 @@ func (w *answerWindow) rises(now time.Time, t float64) bool {
 		w.usual += (t - w.usual) / float64(w.n)
 	case t <= slowTimes*w.usual:
 		w.usual += (t - w.usual) / 64
-	case w.risen == 0:
-		w.risen = now.UnixNano()
+	case w.risen.IsZero():
+		w.risen = now
 		return true
-	case now.UnixNano()-w.risen < int64(newUsual):
+	case now.Sub(w.risen) < newUsual:
 		return true
 	default:
 		w.n, w.usual = 1, t
 	}
-	w.risen = 0
+	w.risen = time.Time{}
 	return false
 }
 
 func (a *answers) windowLocked(now time.Time) *answerWindow {
 	if a.win == nil {
-		a.win = new(answerWindow)
+		a.win = &answerWindow{epoch: now}
 	}
-	w, at := a.win, now.UnixNano()/int64(answerSlice)
+	w, at := a.win, int64(now.Sub(a.win.epoch)/answerSlice)
 	for i := max(w.at+1, at-answerSlices+1); i <= at; i++ {
 		w.slices[i%answerSlices] = struct{ all, badFree int64 }{}
 	}

@@ -24,29 +24,31 @@ func callOf(ctx context.Context) *call {
 
 // ticket is what the requests for slots of one logical call have in common.
 type ticket struct {
-	mu       sync.Mutex
-	arrived  time.Time     // of the first request, zero before it
-	waited   time.Duration // in queues, all stays together
-	attempts int           // requests for slots, Do's own excepted
-	refused  []refusal
+	mu      sync.Mutex
+	arrived time.Time     // of the first request, zero before it
+	waited  time.Duration // in queues, all stays together
+	asked   []asked
+	first   [1]asked // room for what most calls ask
 }
 
-type refusal struct {
-	by   *Limiter
-	lane string
-	err  *gate.Rejection
+// asked is a lane that the call has asked for a slot.
+type asked struct {
+	limiter *Limiter
+	lane    string          // its key
+	refused *gate.Rejection // what it has said, nil if it gave one
 }
 
-// maxRefusals is how many lanes' refusals a ticket remembers.
-const maxRefusals = 8
+// maxAsked is how many lanes a ticket remembers.
+const maxAsked = 8
 
 // WithCall returns a context for one logical call and its retries: under it, every
 // Acquire has the place and the age of the first; all of them together wait until
 // QueueTimeout after the first at most, when a slot that is free is still given;
 // and a lane that has refused one of them (full, timed out, displaced, closed)
 // refuses the later ones at once, with the same error. It takes effect for every
-// Limiter. It must not be shared by calls that are made side by side: one would
-// then pay for another's wait.
+// Limiter. While limits are not enforced, and in a lane without one, nothing is
+// refused again. A ticket remembers 8 lanes. It must not be shared by calls that are
+// made side by side: one would then pay for another's wait.
 func WithCall(ctx context.Context) context.Context {
 	return gate.WithTicket(ctx, &call{up: callOf(ctx), ticket: new(ticket)})
 }
@@ -65,20 +67,22 @@ func WithCall(ctx context.Context) context.Context {
 // takes part in that call.
 func (l *Limiter) Do(ctx context.Context, lane string, fn func(context.Context) error) error {
 	up := callOf(ctx)
-	c := &call{up: up, slot: &slot{limiter: l, lane: lane}}
+	c := &call{up: up, slot: &slot{limiter: l, lane: canonical(lane)}}
 	if up != nil && up.slot == nil {
 		c.ticket = up.ticket
 	} else {
 		c.ticket = new(ticket)
 	}
-	lease, adopted := up.adopt(l, lane)
-	if !adopted {
-		var err error
-		if lease, err = l.acquireUnder(ctx, c.ticket, &gate.Request{Lane: lane}, index(gate.ClassOf(ctx))); err != nil {
+	if outer := up.adopt(ctx, l, c.slot.lane); outer != nil {
+		c.slot.lease, c.slot.retry = outer.lease, outer.retry
+	} else {
+		r := gate.Request{Lane: lane}
+		lease, err := l.acquireUnder(ctx, c, &r, index(gate.ClassOf(ctx)))
+		if err != nil {
 			return err
 		}
+		c.slot.lease, c.slot.retry = lease, r.Retry
 	}
-	c.slot.lease = lease
 	c.slot.state.Store(slotReady)
 	defer c.slot.end()
 	return fn(gate.WithTicket(ctx, c))
@@ -87,8 +91,9 @@ func (l *Limiter) Do(ctx context.Context, lane string, fn func(context.Context) 
 // slot is what Do waited for.
 type slot struct {
 	limiter *Limiter
-	lane    string
+	lane    string // its key
 	lease   gate.Lease
+	retry   bool // it was counted as one
 	state   atomic.Uint32
 }
 
@@ -97,14 +102,18 @@ const (
 	slotTaken                   // somebody has, or Do has ended it
 )
 
-// adopt returns a slot of the lane that a Do around waits to hand on.
-func (c *call) adopt(l *Limiter, lane string) (gate.Lease, bool) {
+// adopt returns a slot of the lane with that key that a Do around waits to hand on, nil
+// if there is none or ctx is done.
+func (c *call) adopt(ctx context.Context, l *Limiter, lane string) *slot {
+	if ctx.Err() != nil {
+		return nil
+	}
 	for ; c != nil; c = c.up {
 		if s := c.slot; s != nil && s.limiter == l && s.lane == lane && s.state.CompareAndSwap(slotReady, slotTaken) {
-			return s.lease, true
+			return s
 		}
 	}
-	return gate.Lease{}, false
+	return nil
 }
 
 func (s *slot) end() {
@@ -115,42 +124,57 @@ func (s *slot) end() {
 
 // acquireCall is Acquire under a ticket.
 func (l *Limiter) acquireCall(ctx context.Context, c *call, r *gate.Request, class int) (gate.Lease, error) {
-	r.Retry = c.attempt() || r.Retry
-	if ctx.Err() == nil {
-		if lease, ok := c.adopt(l, r.Lane); ok {
-			return lease, nil
+	if s := c.adopt(ctx, l, canonical(r.Lane)); s != nil {
+		if r.Retry && !s.retry {
+			l.find(r.Lane).retried(class)
 		}
+		return s.lease, nil
 	}
-	if r.Retry {
-		l.find(r.Lane).retried(class)
-	}
-	return l.acquireUnder(ctx, c.ticket, r, class)
+	return l.acquireUnder(ctx, c, r, class)
 }
 
-// acquireUnder asks for a slot with the ticket's place, unless the lane has refused
-// the call before.
-func (l *Limiter) acquireUnder(ctx context.Context, t *ticket, r *gate.Request, class int) (gate.Lease, error) {
-	lane := canonical(r.Lane)
-	if err := t.refusal(l, lane); err != nil {
-		l.find(lane).repeats.Add(1)
-		return gate.Lease{}, err
+// acquireUnder asks for a slot with the call's place, unless the lane has refused the
+// call before. r.Retry says afterwards whether that was a retry.
+func (l *Limiter) acquireUnder(ctx context.Context, c *call, r *gate.Request, class int) (gate.Lease, error) {
+	lane, ln := canonical(r.Lane), l.find(r.Lane)
+	again, refused := c.ask(l, lane)
+	if r.Retry = again || r.Retry; r.Retry {
+		ln.retried(class)
 	}
-	lease, err := l.acquire(ctx, t, r, class)
+	if refused != nil && l.set.Load().Mode == gate.Enforce && !ln.set.Load().off() {
+		ln.repeats.Add(1)
+		return gate.Lease{}, refused
+	}
+	lease, err := l.acquire(ctx, c.ticket, r, class)
 	if err != nil {
-		t.note(l, lane, err)
+		c.note(l, lane, err)
 	} else {
-		t.spend(lease.Waited())
+		c.spend(lease.Waited())
 	}
 	return lease, err
 }
 
-// refusal is what the lane has said to the call before, nil if nothing.
-func (t *ticket) refusal(l *Limiter, lane string) error {
+// ask notes that the call asks a lane, and returns whether it has before, and what the
+// lane has refused it with.
+func (t *ticket) ask(l *Limiter, lane string) (again bool, refused *gate.Rejection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, r := range t.refused {
-		if r.by == l && r.lane == lane {
-			return r.err
+	if a := t.askedLocked(l, lane); a != nil {
+		return true, a.refused
+	}
+	if t.asked == nil {
+		t.asked = t.first[:0]
+	}
+	if len(t.asked) < maxAsked {
+		t.asked = append(t.asked, asked{limiter: l, lane: lane})
+	}
+	return false, nil
+}
+
+func (t *ticket) askedLocked(l *Limiter, lane string) *asked {
+	for i := range t.asked {
+		if a := &t.asked[i]; a.limiter == l && a.lane == lane {
+			return a
 		}
 	}
 	return nil
@@ -167,32 +191,19 @@ func (t *ticket) note(l *Limiter, lane string, err error) {
 	defer t.mu.Unlock()
 	switch rej.Reason {
 	case gate.QueueFull, gate.QueueTimeout, gate.Displaced, gate.ShuttingDown:
-		if len(t.refused) < maxRefusals {
-			t.refused = append(t.refused, refusal{l, lane, rej})
+		if a := t.askedLocked(l, lane); a != nil {
+			a.refused = rej
 		}
 	}
 }
 
-// inQueues is how long the call has stood in queues in all.
-func (t *ticket) inQueues() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.waited
-}
-
-// spend counts a stay in a queue.
-func (t *ticket) spend(d time.Duration) {
+// spend counts a stay in a queue and returns how long the call has stood in queues in
+// all.
+func (t *ticket) spend(d time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waited += d
-}
-
-// attempt counts a request for a slot and reports whether it is a retry.
-func (t *ticket) attempt() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.attempts++
-	return t.attempts > 1
+	return t.waited
 }
 
 // arrival is when the call first asked, which is now if it never did.

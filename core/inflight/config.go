@@ -85,7 +85,12 @@ func (c Config) Validate() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Lanes)) {
 		if canonical(key) != key || key == "" {
-			return fail(fmt.Sprintf("Lanes[%.40q]", key), "this key", fmt.Sprintf("want valid UTF-8 of 1 to %d bytes", maxKey))
+			shown := key
+			if key != "" {
+				shown = canonical(key) // there may be a password in it
+			}
+			return fail(fmt.Sprintf("Lanes[%.40q]", shown), "not a lane's key",
+				fmt.Sprintf("want valid UTF-8 of 1 to %d bytes, without user and password", maxKey))
 		}
 		if err := c.lane(c.Lanes[key]).validate(fmt.Sprintf("Lanes[%.40q].", key)); err != nil {
 			return err

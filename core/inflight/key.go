@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 const (
@@ -21,8 +20,11 @@ const (
 
 // LaneKey returns the key "BASE|MODEL" of the lane for a back end's base URL and a
 // model. The base loses user, password, query, fragment and closing slashes, so
-// that no secret is in a key, and scheme and host are in lower case. A model that
-// is not one of models reads "other": a client that invents models makes no lanes.
+// that no secret is in a key, and scheme and host are in lower case, without a port that
+// the scheme implies. A base that is no URL is kept if it is a plain name,
+// "anthropic-oauth" for example; of any other, in which a secret could stand anywhere,
+// the key has a digest. A model that is not one of models reads "other": a client that
+// invents models makes no lanes.
 func LaneKey(base, model string, models []string) string {
 	if !slices.Contains(models, model) {
 		model = other
@@ -32,32 +34,63 @@ func LaneKey(base, model string, models []string) string {
 
 func baseOf(base string) string {
 	u, err := url.Parse(base)
-	if err != nil || u.Host == "" { // what cannot be read is cut where a secret could begin
-		base, _, _ = strings.Cut(base, "?")
-		base, _, _ = strings.Cut(base, "#")
-		if i := strings.LastIndexByte(base, '@'); i >= 0 {
-			scheme, _, found := strings.Cut(base[:i], "://")
-			if base = base[i+1:]; found {
-				base = scheme + "://" + base
-			}
-		}
+	switch {
+	case err == nil && u.Host != "" && !strings.Contains(u.Path, "@"): // after one there may be the real host
+		return hostOf(u) + strings.TrimRight(u.EscapedPath(), "/")
+	case strings.Trim(base, plainName) == "":
 		return strings.TrimRight(base, "/")
 	}
-	return strings.ToLower(u.Scheme+"://"+u.Host) + strings.TrimRight(u.EscapedPath(), "/")
+	return "unreadable" + digest(base)
 }
 
+// hostOf is scheme and host in lower case, without a port that the scheme implies.
+func hostOf(u *url.URL) string {
+	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	switch scheme {
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	}
+	return scheme + "://" + host
+}
+
+// plainName are the characters of names that are no URLs.
+const plainName = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/"
+
 // canonical bounds a key that anybody may have made and makes it fit for labels:
-// "" reads "default", bytes that are no UTF-8 are replaced, and of a key over 512
-// bytes there is its beginning and a digest.
+// "" reads "default", bytes that are no UTF-8 are replaced, a URL loses user and
+// password, and of a key that is over 512 bytes then there is its beginning and a
+// digest. What it returns it leaves as it is.
 func canonical(key string) string {
+	key = strings.ToValidUTF8(withoutUser(key), "\uFFFD")
 	switch {
 	case key == "":
 		return unnamed
 	case len(key) > maxKey:
-		sum := sha256.Sum256([]byte(key))
-		return strings.ToValidUTF8(key[:64], "") + "~" + hex.EncodeToString(sum[:8])
-	case !utf8.ValidString(key):
-		return strings.ToValidUTF8(key, "\uFFFD")
+		return strings.ToValidUTF8(key[:64], "") + digest(key)
 	}
 	return key
+}
+
+// withoutUser is a key without what stands before the host of a URL at its beginning.
+func withoutUser(key string) string {
+	scheme, rest, found := strings.Cut(key, "://")
+	if !found {
+		return key
+	}
+	end := strings.IndexAny(rest, "/?#|")
+	if end < 0 {
+		end = len(rest)
+	}
+	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+		return scheme + "://" + rest[at+1:]
+	}
+	return key
+}
+
+// digest tells long or unreadable texts apart.
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "~" + hex.EncodeToString(sum[:8])
 }

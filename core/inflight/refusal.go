@@ -20,13 +20,12 @@ func (ln *lane) reject(ctx context.Context, t *ticket, class int, res waitq.Resu
 		Gate: name, Lane: ln.key, Class: classOf(class), Waited: res.Waited, Limit: int64(c.maxInflight),
 	}
 	r.Reason, r.Advice = reasonOf(res.Outcome), adviceOf(res.Outcome)
+	if t != nil {
+		r.Waited = t.spend(res.Waited)
+	}
 	switch res.Outcome {
 	case waitq.TimedOut:
 		r.Position = res.Position
-		if t != nil {
-			t.spend(res.Waited)
-			r.Waited = t.inQueues()
-		}
 	case waitq.Canceled:
 		r.Cause = ctx.Err()
 		if errors.Is(r.Cause, context.DeadlineExceeded) {

@@ -38,7 +38,8 @@ type ByClass struct {
 
 // LaneSnapshot is the state of one lane. Times are in seconds. The percentiles are
 // those of the waits of the last 5 minutes, of all who got a slot, those who got it
-// at once, who left without one, and who wait still by what they have waited.
+// at once, who left without one, and who wait still by what they have waited. In shadow
+// mode all of it is what the books say: a call that they refuse is nowhere in it.
 type LaneSnapshot struct {
 	Lane               string  `json:"lane"`
 	Limit              int     `json:"limit"`   // 0 = off
@@ -55,12 +56,12 @@ type LaneSnapshot struct {
 	Verdict            Verdict `json:"verdict"`
 	PausedS            secs    `json:"paused_s"` // how long nothing is granted yet; see Pause
 
-	// Counters since the lane was made. In shadow mode grants are those of the books.
+	// Counters since the lane was made.
 	Granted     int64                 `json:"granted_total"`
 	Sheds       int64                 `json:"shed_total"`
 	ShedReasons map[gate.Reason]int64 `json:"sheds_by_reason"`
 	Canceled    int64                 `json:"canceled_total"`     // callers that left; not sheds
-	Retries     int64                 `json:"retries_total"`      // requests after the first under one ticket
+	Retries     int64                 `json:"retries_total"`      // requests after a call's first, or that say so
 	RepeatSheds int64                 `json:"repeat_sheds_total"` // retries that were refused as the first was
 	WouldAdmit  int64                 `json:"would_admit_total"`
 	WouldQueue  int64                 `json:"would_queue_total"`
@@ -113,7 +114,7 @@ func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
 	lc, q, w := ln.set.Load(), ln.q.Snapshot(), ln.q.Waits()
 	s := LaneSnapshot{
 		Lane: ln.key, Limit: lc.maxInflight, Reserve: lc.effectiveReserve(),
-		Inflight: int(q.Leases), InflightByPriority: byClass(q.ClassLeases),
+		Inflight: int(q.InUse), InflightByPriority: byClass(held(q)),
 		Queued: waiting(q), OldestWaitS: inSecs(q.OldestWait),
 		WaitP50S: inSecs(w.P50), WaitP90S: inSecs(w.P90), QueueTimeouts: w.TimedOut,
 		PausedS: inSecs(q.Paused),
@@ -123,14 +124,16 @@ func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
 		WouldAdmit:  ln.would.admit.Load(), WouldQueue: ln.would.queue.Load(), WouldRefuse: ln.would.refuse.Load(),
 	}
 	e := evidence{
-		inflight: s.Inflight, queued: s.Queued, queuedFor: q.WaitingSince, room: true, p90: w.P90, slow: c.SlowWait,
+		inflight: s.Inflight, queued: s.Queued, queuedFor: q.WaitingSince, p90: w.P90, slow: c.SlowWait,
 	}
 	e.answers, e.bad = ln.answers.lastMinute(now)
 	var queued [waitq.Classes]int64
 	for i := waitq.Classes - 1; i >= 0; i-- {
 		queued[i] = int64(q.Waiting[i])
 		if queued[i] > 0 {
-			e.room = ln.q.Room(i) // in the end that of the highest class that waits
+			// In the end that of the highest class that waits. Whoever has room does not
+			// wait, but in a pause: without one, room is a slot that is just handed on.
+			e.room = q.Paused > 0 && ln.q.Room(i)
 		}
 		s.Granted += q.Immediate[i] + q.Outcomes[i][waitq.Granted]
 	}
@@ -146,6 +149,18 @@ func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
 	s.QueuedByPriority = byClass(queued)
 	s.Saturated, s.Verdict = e.saturated(), e.verdict()
 	return s
+}
+
+// held is how many slots each class holds: of the leases without a slot, which shadow
+// mode gives, none.
+func held(q waitq.Snapshot) [waitq.Classes]int64 {
+	n := q.ClassLeases
+	n[0] = q.InUse
+	for _, m := range n[1:] {
+		n[0] -= m
+	}
+	n[0] = max(0, n[0])
+	return n
 }
 
 func byClass(n [waitq.Classes]int64) ByClass { return ByClass{n[0], n[1], n[2]} }

@@ -37,16 +37,21 @@ type watch struct {
 // then, until stop is called or the limiter is closed; first for every lane that
 // there is. Many changes may be told as one; the last one is always told. fn is
 // called from one goroutine and under no lock: it may call the limiter, but neither
-// stop nor Close. After either has returned fn is not called any more. Calling stop
-// again does nothing. On a closed limiter Watch does nothing.
+// stop nor Close. It must not panic: nobody recovers it. If it exits its goroutine, it
+// is as if stop had been called. After stop or Close has returned fn is not called any
+// more. Calling stop again does nothing. On a closed limiter Watch does nothing.
 func (l *Limiter) Watch(fn func(Demand)) (stop func()) {
-	l.mu.Lock()
+	stop = l.watch.add(fn)
+	l.mu.Lock() // after that: a lane that is not there yet is told of by who makes it
 	all := l.allLocked()
 	l.mu.Unlock()
-	return l.watch.add(fn, all)
+	for _, ln := range all {
+		l.watch.changed(ln)
+	}
+	return stop
 }
 
-func (w *watch) add(fn func(Demand), lanes []*lane) (stop func()) {
+func (w *watch) add(fn func(Demand)) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -60,15 +65,10 @@ func (w *watch) add(fn func(Demand), lanes []*lane) (stop func()) {
 	w.next++
 	w.fns[id] = fn
 	w.on.Store(true)
-	for _, ln := range lanes {
-		ln.dirty.Store(true)
-	}
-	w.dirty = append(w.dirty, lanes...)
 	if !w.running {
 		w.running = true
 		go w.run()
 	}
-	w.changes.Broadcast()
 	return func() { w.remove(id) }
 }
 
@@ -89,13 +89,34 @@ func (w *watch) changed(ln *lane) {
 }
 
 func (w *watch) run() {
+	over := false
+	defer func() {
+		if !over { // a watcher has exited the goroutine: the others want another one
+			go w.run()
+		}
+	}()
 	for lanes := range w.rounds {
-		for _, ln := range lanes {
-			ln.dirty.Store(false) // what changes from here on is told again
-			d := ln.demand()
-			for _, id := range w.ids() {
-				w.call(id, d)
-			}
+		w.tell(lanes)
+	}
+	over = true
+}
+
+// tell tells the watchers of lanes. Those for which it does not come to that it puts
+// back.
+func (w *watch) tell(lanes []*lane) {
+	told := 0
+	defer func() {
+		for _, ln := range lanes[told:] {
+			ln.dirty.Store(false)
+			w.changed(ln)
+		}
+	}()
+	for ; told < len(lanes); told++ {
+		ln := lanes[told]
+		ln.dirty.Store(false) // what changes from here on is told again
+		d := ln.demand()
+		for _, id := range w.ids() {
+			w.call(id, d)
 		}
 	}
 }
@@ -141,13 +162,18 @@ func (w *watch) call(id int, d Demand) {
 	if fn == nil {
 		return
 	}
+	returned := false
 	defer func() {
 		w.mu.Lock()
 		w.calling = -1
+		if !returned {
+			delete(w.fns, id)
+		}
 		w.changes.Broadcast()
 		w.mu.Unlock()
 	}()
 	fn(d)
+	returned = true
 }
 
 func (w *watch) remove(id int) {
@@ -175,7 +201,7 @@ func (w *watch) close() {
 // demand is what the lane asks for now.
 func (ln *lane) demand() Demand {
 	s := ln.q.Snapshot()
-	d := Demand{Lane: ln.key, Held: int(s.Leases), Waiting: waiting(s)}
+	d := Demand{Lane: ln.key, Held: int(s.InUse), Waiting: waiting(s)}
 	for c := waitq.Classes - 1; c >= 0; c-- {
 		if s.Waiting[c] > 0 {
 			d.Class = classOf(c)

@@ -6,6 +6,7 @@ require (
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/headgate-go/headgate/adapters/nethttp v0.0.0
+	github.com/headgate-go/headgate/clientwrap v0.0.0
 	github.com/headgate-go/headgate/core v0.0.0
 	github.com/stretchr/testify v1.12.1
 	github.com/zeromicro/go-zero v1.10.3
@@ -62,5 +63,6 @@ require (
 
 replace (
 	github.com/headgate-go/headgate/adapters/nethttp => ../../adapters/nethttp
+	github.com/headgate-go/headgate/clientwrap => ../../clientwrap
 	github.com/headgate-go/headgate/core => ../../core
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 )
@@ -64,11 +65,15 @@ type size struct {
 
 var queues = []queue{
 	{"headgate-admission", through(openAdmission)},
+	{"headgate-inflight", through(openInflight)},
 	{"xsync", openXsync},
 	{"failsafe-adaptive", openAdaptive},
 	{"failsafe-bulkhead", openBulkhead},
 	{"chi-throttle", openThrottle},
 }
+
+// lane is the back end that is asked, where a gate has one queue for each.
+const lane = "https://llm.example.com/v1|large"
 
 // body is the length of a body, and what a lease of byte admission weighs.
 const body = 1 << 20
@@ -89,6 +94,19 @@ func openAdmission(s size) (gate.Gate, func(), error) {
 	return b, b.Close, nil
 }
 
+func openInflight(s size) (gate.Gate, func(), error) {
+	c := inflight.DefaultConfig()
+	c.MaxInflight = s.leases
+	c.InteractiveReserve = 0 // the others have none
+	c.MaxQueue = s.waiters
+	c.QueueTimeout = wait
+	l, err := inflight.New(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, l.Close, nil
+}
+
 // through measures one of our gates through the interface. It hands each gate the
 // same request; what a gate has no use for, it ignores.
 func through(open func(size) (gate.Gate, func(), error)) func(testing.TB, size) starter {
@@ -97,7 +115,7 @@ func through(open func(size) (gate.Gate, func(), error)) func(testing.TB, size) 
 		require.NoError(tb, err)
 		tb.Cleanup(done)
 		return func(ctx context.Context, c caller) loop {
-			r := gate.Request{Flow: c.flow, Class: c.class, Cost: 1, Bytes: body, Method: http.MethodPost}
+			r := gate.Request{Flow: c.flow, Class: c.class, Lane: lane, Cost: 1, Bytes: body, Method: http.MethodPost}
 			if c.light {
 				r.Bytes--
 			}

@@ -37,6 +37,8 @@ var bars = []bar{
 	{family: "Middleware", peer: "chi-throttle", allocs: -1},
 	{family: "Middleware", peer: "gozero-maxconns", allocs: -1},
 	{family: "Middleware", peer: "xsync", allocs: -1},
+	{family: "Transport", peer: "failsafe-adaptive", allocs: -1},
+	{family: "Transport", peer: "failsafe-bulkhead", allocs: -1},
 }
 
 // row is a bar for two benchmarks that exist.

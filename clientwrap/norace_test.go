@@ -1,0 +1,5 @@
+//go:build !race
+
+package clientwrap_test
+
+const raceEnabled = false
