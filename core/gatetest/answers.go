@@ -97,7 +97,7 @@ func oneAnswer(e *env) {
 		}
 	}
 	equal(e, "requests at the handler", s.seen(Ignore), 0)
-	equal(e, "connections for all", s.dials.Load(), 1)
+	s.kept()
 	s.silent()
 	if e.protocol == http2 {
 		return
@@ -229,7 +229,7 @@ func (s *server) mixed(client, i int, tooLarge []byte) int {
 	case 1:
 		body = tooLarge
 	}
-	c := call{route: Echo, body: reader(body), length: int64(len(body))}
+	c := call{route: Echo, length: int64(len(body))}
 	if i%2 == 0 && i%5 != 1 { // unannounced, it may be refused for another reason first
 		c.length = 0
 	}
@@ -238,7 +238,7 @@ func (s *server) mixed(client, i int, tooLarge []byte) int {
 		defer leave()
 		c.ctx = ctx
 	}
-	a, err := s.send(c)
+	a, err := s.upload(c, body)
 	switch {
 	case err != nil:
 		if !cutOff {

@@ -26,9 +26,9 @@ func (o Options) Handle(route Route, x Exchange) error {
 	defer c.running.Add(-1)
 	defer c.recoverInside(func() { x.Reply(http.StatusInternalServerError, "") })
 	do := map[Route]func(Exchange) error{
-		Echo: c.echo, Ignore: ignore, Hold: c.hold, Watch: c.watch, Item: ignore, Inspect: c.inspect, Panic: explode,
+		Echo: c.echo, Inflate: c.inflate, Ignore: ignore, Hold: c.hold, Watch: c.watch, Item: ignore, Inspect: c.inspect, Panic: explode,
 		Abort: abort, Events: c.stream, Flood: c.flood, Socket: c.socket, Trailers: c.trailers, Interim: interim,
-		Again: again, Early: c.early, Observed: c.observed, Nested: c.nested, Leftover: c.leftover, Fail: c.fail,
+		Again: c.again, Early: c.early, Observed: c.observed, Nested: c.nested, Leftover: c.leftover, Fail: c.fail,
 	}[route]
 	return do(x)
 }
@@ -59,7 +59,12 @@ func interim(x Exchange) error {
 	return nil
 }
 
-func again(x Exchange) error { return x.Redispatch(Echo) }
+func (c *script) again(x Exchange) error {
+	if x.Header(argHeader) == "released" {
+		x.Release(c.gate)
+	}
+	return x.Redispatch(Echo)
+}
 
 // echo answers what it has read. A body that a gate has ended stays ended.
 func (c *script) echo(x Exchange) error {
@@ -78,13 +83,26 @@ func (c *script) echo(x Exchange) error {
 	return fmt.Errorf("reading the body: %w", err)
 }
 
+func (c *script) inflate(x Exchange) error {
+	decoded, err := c.inflater.Gunzip(x.Body())
+	if err != nil {
+		return fmt.Errorf("inflating the body: %w", err)
+	}
+	defer decoded.Close()
+	s, err := c.digest(decoded)
+	if err == nil {
+		x.Reply(http.StatusOK, s)
+	}
+	return err
+}
+
 // digest reads body to its end, by pieces of odd sizes, and returns what echo answers.
 func (c *script) digest(body io.Reader) (string, error) {
 	h, n, p := sha256.New(), 0, make([]byte, 32<<10+1)
 	for i := 0; ; i++ {
 		m, err := body.Read(p[:len(p)>>(i%4)])
-		c.read.Add(int64(m))
 		n += m
+		c.noteMost(int64(n))
 		h.Write(p[:m])
 		switch {
 		case err == io.EOF:
@@ -92,6 +110,11 @@ func (c *script) digest(body io.Reader) (string, error) {
 		case err != nil:
 			return "", err
 		}
+	}
+}
+
+func (c *script) noteMost(n int64) {
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
 	}
 }
 

@@ -1,10 +1,10 @@
 package gatetest
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,9 +12,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
-	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 )
 
 // newClient returns a client that speaks the case's protocol and counts its dials.
@@ -26,15 +25,64 @@ func (s *server) newClient() *http.Client {
 		ForceAttemptHTTP2:  s.e.protocol == http2,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := new(net.Dialer).DialContext(ctx, network, addr)
-			if err == nil {
-				s.dials.Add(1)
-				s.mu.Lock()
-				s.clientConns = append(s.clientConns, c)
-				s.mu.Unlock()
+			if err != nil {
+				return nil, err
 			}
-			return c, err
+			s.dials.Add(1)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.over {
+				_ = c.Close()
+			}
+			s.clientConns = append(s.clientConns, c)
+			return &watchedConn{Conn: c, ended: &s.ended}, nil
 		},
 	}}
+}
+
+// watchedConn notes whether it is the server that ends the connection.
+type watchedConn struct {
+	net.Conn
+	ended  *atomic.Int64
+	closed atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *watchedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && c.closed.CompareAndSwap(false, true) {
+		c.ended.Add(1)
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *watchedConn) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
+
+// hangUp closes what client has opened, and what it is still about to: a server that is
+// closed does not know of a connection that it is just accepting.
+func (s *server) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, c := range s.clientConns {
+		_ = c.Close()
+	}
+}
+
+// kept is an error unless the server has kept the one connection of all requests so
+// far. On HTTP/1 a second one proves nothing: net/http's client drops a connection
+// whose request it has not noted as written within 50 ms.
+func (s *server) kept() {
+	s.e.Helper()
+	if s.e.protocol == http2 {
+		equal(s.e, "connections for all", s.dials.Load(), 1)
+		return
+	}
+	equal(s.e, "connections that the server has ended", s.ended.Load(), 0)
 }
 
 // opened are the connections that the client has opened.
@@ -98,6 +146,9 @@ func (s *server) open(c call) (*http.Response, error) {
 		req.Header.Set(k, v)
 	}
 	resp, err := s.client.Do(req)
+	if err == nil && resp.Close {
+		s.ended.Add(1)
+	}
 	if err == nil && resp.ProtoMajor != 2 && s.e.protocol == http2 && !s.e.NoHTTP2 {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("the server speaks %s, and NoHTTP2 is not declared", resp.Proto)
@@ -110,16 +161,51 @@ func (s *server) send(c call) (answer, error) {
 	if c.ctx == nil {
 		c.ctx = s.e.ctx
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, s.e.suite.patience)
-	defer cancel()
-	c.ctx = ctx
+	var conn string
+	c.ctx = httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) { conn = i.Conn.LocalAddr().String() },
+	})
 	resp, err := s.open(c)
 	if err != nil {
-		return answer{}, err
+		return answer{}, s.whose(err, conn)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return answer{resp, string(text)}, err
+	return answer{resp, string(text)}, s.whose(err, conn)
+}
+
+// errTooSlow is the error of a client that was too slow to read its answer.
+var errTooSlow = errors.New("the server had waited before it cut the connection")
+
+// whose returns err, as an errTooSlow where the server is not to blame: it has answered
+// an upload that nobody reads and waited for the client to see that. net/http's client
+// looks at its own error of writing first.
+func (s *server) whose(err error, conn string) error {
+	if s.e.protocol == http1 && isCut(err) && s.e.poll(func() bool { return !s.listener.isOpen(conn) }) && s.listener.waited(conn) {
+		return fmt.Errorf("%w: %w", errTooSlow, err)
+	}
+	return err
+}
+
+// upload is send for a body of which the server may not read all. A client that was too
+// slow tries again.
+func (s *server) upload(c call, body []byte) (answer, error) {
+	for {
+		c.body = reader(body)
+		if a, err := s.send(c); !errors.Is(err, errTooSlow) {
+			return a, err
+		}
+	}
+}
+
+// uploaded is upload, where a transport's error ends the case.
+func (s *server) uploaded(c call, body []byte) answer {
+	s.e.Helper()
+	a, err := s.upload(c, body)
+	if err != nil {
+		s.e.Fatalf("POST %s%s: %v", c.route, c.path, err)
+	}
+	return a
 }
 
 // get is send, where a transport's error ends the case.
@@ -150,7 +236,7 @@ type outcome struct {
 // wait returns what later has started. The transport's error ends the case.
 func (s *server) wait(done <-chan outcome) answer {
 	s.e.Helper()
-	o := <-done // send has its own deadline
+	o := <-done // it ends with the case, which ends when nothing moves
 	if o.err != nil {
 		s.e.Fatalf("no answer: %v", o.err)
 	}
@@ -162,92 +248,6 @@ func traceInterim(ctx context.Context, seen *[]int) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { *seen = append(*seen, code); return nil },
 	})
-}
-
-// rawConn is an HTTP/1 client that says exactly what it is told.
-type rawConn struct {
-	*net.TCPConn
-	e *env
-	r *bufio.Reader
-}
-
-// dial connects. The connection is closed with the case, and nothing on it takes
-// longer than the suite's patience.
-func (s *server) dial() *rawConn {
-	s.e.Helper()
-	conn, err := new(net.Dialer).DialContext(s.e.ctx, "tcp", s.addr)
-	if err != nil {
-		s.e.Fatalf("dial: %v", err)
-	}
-	s.e.conns = append(s.e.conns, conn)
-	tcp, ok := conn.(*net.TCPConn)
-	if !ok {
-		s.e.Fatalf("dial: got a %T", conn)
-	}
-	_ = tcp.SetDeadline(time.Now().Add(s.e.suite.patience))
-	return &rawConn{tcp, s.e, bufio.NewReader(tcp)}
-}
-
-// say sends a head: its lines, Host and the empty line.
-func (c *rawConn) say(request string, headers ...string) {
-	c.e.Helper()
-	c.write(head(request, headers...))
-}
-
-func head(request string, headers ...string) string {
-	lines := append([]string{request + " HTTP/1.1", "Host: suite"}, headers...)
-	return strings.Join(lines, "\r\n") + "\r\n\r\n"
-}
-
-func (c *rawConn) write(s string) {
-	c.e.Helper()
-	if _, err := io.WriteString(c, s); err != nil {
-		c.e.Fatalf("the connection broke while sending: %v", err)
-	}
-}
-
-// pour sends s in the background, for as long as the server takes it.
-func (c *rawConn) pour(s string) { go func() { _, _ = io.WriteString(c, s) }() }
-
-// answer reads one response, interim ones too.
-func (c *rawConn) answer() answer {
-	c.e.Helper()
-	resp, err := http.ReadResponse(c.r, nil)
-	if err != nil {
-		c.e.Fatalf("no answer: %v", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.e.Fatalf("a broken answer: %v", err)
-	}
-	return answer{resp, string(text)}
-}
-
-// rest reads to the server's end of the connection and returns what still came.
-func (c *rawConn) rest() string {
-	c.e.Helper()
-	rest, err := io.ReadAll(c.r)
-	if err != nil && !isReset(err) {
-		c.e.Errorf("the server does not close the connection: %v", err)
-	}
-	return string(rest)
-}
-
-func isReset(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "reset by peer") || strings.Contains(err.Error(), "forcibly closed"))
-}
-
-// chunked returns body in chunks, with the end.
-func chunked(body string, size int) string {
-	var b strings.Builder
-	for body != "" {
-		n := min(size, len(body))
-		fmt.Fprintf(&b, "%x\r\n%s\r\n", n, body[:n])
-		body = body[n:]
-	}
-	b.WriteString("0\r\n\r\n")
-	return b.String()
 }
 
 // blob is a body of n bytes that no other n shares.

@@ -53,6 +53,13 @@
 // over: it asserts what the adapter promises instead, so that a declaration that is
 // not true fails as well.
 //
+// # Slow machines
+//
+// No case takes a busy machine for a wrong adapter. A case waits for what must happen
+// as long as anything moves on its connections; it hangs, and fails, when nothing has
+// moved for 20 s. The few cases that need a server's own timeouts to run out give them
+// 3 and 9 times as long when they fail; each attempt that failed is logged.
+//
 // # What is not here
 //
 // The suite holds what every adapter must do. It measures no allocations and no

@@ -27,7 +27,10 @@ type env struct {
 	Deviations
 	suite    *suite
 	protocol protocol
-	ctx      context.Context // ends with the case, or when that takes too long
+	pace     time.Duration   // how much longer short times are
+	guard    *guard          // ends alive when nothing moves
+	alive    context.Context // outlasts the case: what it leaves has to end, too
+	ctx      context.Context // ends with the case
 	cancel   context.CancelFunc
 	servers  []*server
 	conns    []net.Conn
@@ -41,12 +44,16 @@ type inUse interface {
 }
 
 // perform plays a scene over p and checks that nothing is left of it.
-func (s *suite) perform(r reporter, c scene, p protocol) {
+func (s *suite) perform(r reporter, c scene, p protocol, pace time.Duration) {
 	r.Helper()
-	before := goroutines(s.Daemons)
-	e := &env{reporter: r, Deviations: s.Deviations, suite: s, protocol: p}
-	e.ctx, e.cancel = context.WithTimeout(context.Background(), 3*s.patience)
-	defer e.checkGoroutines(before)
+	e := &env{reporter: r, Deviations: s.Deviations, suite: s, protocol: p, pace: pace, guard: new(guard)}
+	alive, hung := context.WithCancel(context.Background())
+	defer hung()
+	e.alive = alive
+	e.ctx, e.cancel = context.WithCancel(alive)
+	e.guard.watch(s.patience, hung)
+	defer e.guard.stop()
+	defer e.checkGoroutines(goroutines(s.Daemons))
 	defer e.finish()
 	c.play(e)
 }
@@ -63,6 +70,7 @@ func (e *env) finish() {
 	}
 	for _, s := range e.servers {
 		s.client.CloseIdleConnections()
+		s.hangUp()
 	}
 	for _, g := range e.gates {
 		if !e.Failed() && !e.poll(func() bool { return g.left() == "" }) { // what failed may hang still
@@ -77,35 +85,6 @@ func (e *env) finish() {
 			e.Errorf("closing the gate: %v", err)
 		}
 	}
-}
-
-// poll waits until cond holds, and reports whether it came to that.
-func (e *env) poll(cond func() bool) bool {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(e.suite.patience); ; <-tick.C {
-		if cond() {
-			return true
-		}
-		if time.Now().After(end) {
-			return false
-		}
-	}
-}
-
-// await waits until cond holds, or ends the case.
-func (e *env) await(what string, cond func() bool) {
-	e.Helper()
-	if !e.poll(cond) {
-		e.Fatalf("waited in vain: %s", what)
-	}
-}
-
-// pass lets d go by. It is for what only time can show on a real socket.
-func (e *env) pass(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	<-timer.C
 }
 
 // equal is an error unless got is want.
@@ -177,11 +156,13 @@ type server struct {
 	listener *countingListener
 	log      *safeBuffer
 	dials    atomic.Int64 // connections that client has opened
+	ended    atomic.Int64 // those that the server has ended, or said it would
 	stopOnce sync.Once
 
 	mu          sync.Mutex
 	decisions   []Decision
 	clientConns []net.Conn
+	over        bool // client opens no more
 }
 
 // setup changes what a case's app shares with it.
@@ -196,7 +177,7 @@ func (e *env) start(o Options, with ...setup) *server {
 	}
 	s := &server{
 		e: e, script: newScript(e.Errorf, e.Deviations), addr: l.Addr().String(),
-		listener: &countingListener{Listener: l}, log: new(safeBuffer),
+		listener: &countingListener{Listener: l, moves: &e.guard.moves}, log: new(safeBuffer),
 	}
 	s.gate = o.Gate
 	for _, w := range with {

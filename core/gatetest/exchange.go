@@ -48,6 +48,8 @@ const (
 	// Echo reads the body and answers its length and SHA-256. It returns the error of
 	// reading.
 	Echo Route = "/echo"
+	// Inflate inflates the body on the gate's account and answers as Echo does.
+	Inflate Route = "/inflate"
 	// Ignore answers without reading the body.
 	Ignore Route = "/ignore"
 	// Hold answers when the case lets it, whatever becomes of the client.
@@ -73,7 +75,8 @@ const (
 	Trailers Route = "/trailers"
 	// Interim answers 103, then 201.
 	Interim Route = "/interim"
-	// Again sends the request to Echo, through the whole app.
+	// Again sends the request to Echo, through the whole app, with its lease or
+	// without.
 	Again Route = "/again"
 	// Early releases its lease and holds on.
 	Early Route = "/early"
@@ -91,7 +94,7 @@ const (
 // Routes returns all routes.
 func Routes() []Route {
 	return []Route{
-		Echo, Ignore, Hold, Watch, Item, Inspect, Panic, Abort, Events, Flood, Socket, Trailers, Interim, Again, Early,
-		Observed, Nested, Leftover, Fail,
+		Echo, Inflate, Ignore, Hold, Watch, Item, Inspect, Panic, Abort, Events, Flood, Socket, Trailers, Interim, Again,
+		Early, Observed, Nested, Leftover, Fail,
 	}
 }

@@ -14,12 +14,15 @@ import (
 
 const mib = 1 << 20
 
+// forever is longer than any case.
+const forever = 24 * time.Hour
+
 // budget opens the real byte gate with 8 MiB and bounds that no slow machine meets.
 func (e *env) budget(change func(*admission.Config)) *admission.Budget {
 	e.Helper()
 	c := admission.DefaultConfig()
 	c.MaxInflightBytes, c.MaxQueuedBytes = 8*mib, 64*mib
-	c.QueueTimeout, c.BodyIdle, c.BodyTimeout = e.suite.patience, e.suite.patience, 2*e.suite.patience
+	c.QueueTimeout, c.BodyIdle, c.BodyTimeout = forever, forever, forever
 	c.MinBodyRate, c.MinBodyRateWaiting = 0, 0
 	if change != nil {
 		change(&c)
@@ -39,8 +42,8 @@ type openBudget struct {
 }
 
 func (b *openBudget) left() string {
-	if s := b.Snapshot(); s.Inflight != 0 || s.InflightBytes != 0 || s.Waiting != 0 || s.QueuedBytes != 0 || s.ExemptInflight != 0 {
-		return fmt.Sprintf("the budget holds %d leases, %d bytes; %d wait", s.Inflight, s.InflightBytes, s.Waiting)
+	if s := b.Snapshot(); s.Inflight != 0 || s.InflightBytes != 0 || s.Waiting != 0 || s.QueuedBytes != 0 || s.ExemptInflight != 0 || s.DecodedBytes != 0 {
+		return fmt.Sprintf("the budget holds %d leases, %d bytes, %d decoded; %d wait", s.Inflight, s.InflightBytes, s.DecodedBytes, s.Waiting)
 	}
 	return ""
 }
@@ -50,9 +53,7 @@ func (b *openBudget) end() error {
 	if b.e.Failed() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), b.e.suite.patience)
-	defer cancel()
-	return b.Drain(ctx)
+	return b.Drain(b.e.alive)
 }
 
 // fill takes n bytes of b and returns how to give them back.
@@ -70,6 +71,8 @@ type slots struct {
 	limit int
 	wait  time.Duration // how long a request may wait; 0 = not at all
 	idle  time.Duration // how long a Read of a body may block; 0 = as it likes
+	over  chan struct{} // closed: nobody may wait any longer
+	once  sync.Once
 
 	mu      sync.Mutex
 	held    int
@@ -80,7 +83,7 @@ type slots struct {
 
 // slots returns a gate with limit slots, in which a request may wait for wait.
 func (e *env) slots(limit int, wait time.Duration) *slots {
-	s := &slots{limit: limit, wait: wait}
+	s := &slots{limit: limit, wait: wait, over: make(chan struct{})}
 	e.gates = append(e.gates, s)
 	return s
 }
@@ -115,15 +118,18 @@ func (s *slots) await(ctx context.Context, turn chan struct{}) (gate.Lease, erro
 	case <-turn:
 	case <-timeout.C:
 		rej = refusal(gate.QueueTimeout, nil)
-		rej.Waited = time.Since(arrived)
+	case <-s.over:
+		rej = refusal(gate.QueueTimeout, nil)
 	case <-ctx.Done():
 		rej = refusal(gate.Canceled, ctx.Err())
 	}
+	waited := max(time.Since(arrived), 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rej == nil {
-		return s.lease(max(time.Since(arrived), 1)), nil
+		return s.lease(waited), nil
 	}
+	rej.Waited = waited
 	for i, w := range s.waiters {
 		if w == turn {
 			s.waiters = append(s.waiters[:i], s.waiters[i+1:]...)
@@ -133,6 +139,9 @@ func (s *slots) await(ctx context.Context, turn chan struct{}) (gate.Lease, erro
 	s.freeLocked() // the slot was this one's already: hand it on
 	return gate.Lease{}, rej
 }
+
+// expire ends the wait of all, now and from now on, as a bound does.
+func (s *slots) expire() { s.once.Do(func() { close(s.over) }) }
 
 func (s *slots) lease(waited time.Duration) gate.Lease {
 	return gate.NewLease(&slot{gate: s, waited: waited}, 1)
@@ -169,7 +178,10 @@ func (s *slots) left() string {
 	return ""
 }
 
-func (s *slots) end() error { return nil }
+func (s *slots) end() error {
+	s.expire()
+	return nil
+}
 
 // slot is one lease of slots.
 type slot struct {

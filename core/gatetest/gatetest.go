@@ -115,13 +115,13 @@ func Run(t *testing.T, a Adapter) {
 	for _, c := range s.cases() {
 		t.Run(c.name, func(t *testing.T) {
 			for _, p := range c.protocols {
-				t.Run(string(p), func(t *testing.T) { s.perform(t, c, p) })
+				t.Run(string(p), func(t *testing.T) { s.run(t, c, p) })
 			}
 		})
 	}
 }
 
-// patience is how long a case waits for something that must happen.
+// patience is how long nothing may move in a case that waits for something.
 const patience = 20 * time.Second
 
 type protocol string
@@ -136,23 +136,36 @@ type scene struct {
 	name      string
 	protocols []protocol
 	play      func(*env)
+	timed     bool // it needs timeouts that a slow machine may miss: see [env.short]
 }
 
-func both(name string, play func(*env)) scene  { return scene{name, []protocol{http1, http2}, play} }
-func first(name string, play func(*env)) scene { return scene{name, []protocol{http1}, play} }
+func both(name string, play func(*env)) scene {
+	return scene{name: name, protocols: []protocol{http1, http2}, play: play}
+}
+
+func first(name string, play func(*env)) scene {
+	return scene{name: name, protocols: []protocol{http1}, play: play}
+}
+
+func timed(name string, play func(*env)) scene {
+	c := both(name, play)
+	c.timed = true
+	return c
+}
 
 type suite struct {
 	Adapter
 	patience time.Duration
+	tick     time.Duration // how often a case looks at what it waits for
 	identity *identity
-	together bool // several scenes are performed at once: goroutines tell nothing
+	together bool // several scenes are performed at once: goroutines and memory tell nothing
 }
 
 func newSuite(a Adapter, patience time.Duration) *suite {
 	if a.Start == nil || a.ItemRoute == "" {
 		panic("gatetest: Adapter.Start and Adapter.ItemRoute must be set")
 	}
-	return &suite{Adapter: a, patience: patience, identity: newIdentity()}
+	return &suite{Adapter: a, patience: patience, tick: time.Millisecond, identity: newIdentity()}
 }
 
 // cases returns all cases as this adapter meets them.

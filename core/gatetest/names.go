@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -15,6 +17,7 @@ func nameScenes() []scene {
 	return []scene{
 		both("T42_K3_K12_headers_are_not_trusted", headersNotTrusted),
 		both("T43_H1_H11_strings_are_kept", stringsKept),
+		both("T44_long_keys_are_not_kept", longKeys),
 		first("T45_labels_are_bounded", labelsBounded),
 		both("T47_route_label", routeLabel),
 		both("gate_is_told_what_is_asked", gateIsTold),
@@ -65,7 +68,41 @@ func stringsKept(e *env) {
 		equal(e, "method", d.Method, http.MethodPost)
 	}
 	equal(e, "requests", len(g.requests()), times)
-	equal(e, "connections for all", s.dials.Load(), 1)
+	s.kept()
+}
+
+// longKeys: keys of any length that clients make up are forgotten with their requests.
+// A server may refuse heads of that size itself.
+func longKeys(e *env) {
+	const size, times = 128 << 10, 64
+	s := e.start(Options{
+		Gate: e.budget(nil), Flow: func(header func(string) string) string { return header("X-Tenant") },
+		OnDecision: func(Decision) {},
+	})
+	ask := func(i int) {
+		status := s.get(call{route: Ignore, header: map[string]string{"X-Tenant": fmt.Sprint(i, strings.Repeat("x", size))}}).StatusCode
+		if status != http.StatusOK && status != http.StatusRequestHeaderFieldsTooLarge {
+			e.Errorf("status with a long key: %d", status)
+		}
+	}
+	ask(-1)
+	before := heap()
+	for i := range times {
+		ask(i)
+	}
+	if e.suite.together {
+		return // the heap is everybody's
+	}
+	e.await("the keys are forgotten", func() bool { return heap() < before+size*times/2 })
+}
+
+// heap is what lives, in bytes.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first one has only taken out of pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // labelsBounded: however many paths and methods clients make up, the labels are few.
@@ -112,6 +149,13 @@ func routeLabel(e *env) {
 		equal(e, "route of nothing", d.Route, "unmatched")
 	}
 	equal(e, "wait of who did not wait", s.decision(0).Waited, time.Duration(0))
+	for _, method := range []string{
+		http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace,
+	} {
+		n := len(s.decidedSoFar())
+		s.get(call{method: method, route: Ignore})
+		equal(e, "method", s.decision(n).Method, method)
+	}
 }
 
 // gateIsTold: the length and type of the body, the path decoded and without the query.

@@ -75,7 +75,7 @@ func (x *HTTP) Upgrade(header map[string]string, f func(io.ReadWriter)) error {
 // Serve starts a net/http server with h on l, as o wants it. h is the whole app.
 func Serve(l net.Listener, o Options, h http.Handler) Server {
 	if o.script.timeout > 0 {
-		h = http.TimeoutHandler(h, o.script.timeout, "late")
+		h = http.TimeoutHandler(h, o.script.timeout, lateText)
 	}
 	srv := &http.Server{
 		Handler: o.script.watched(h), ErrorLog: o.ErrorLog, TLSConfig: o.TLS,
@@ -93,6 +93,9 @@ func Serve(l net.Listener, o Options, h http.Handler) Server {
 	}()
 	return srv
 }
+
+// lateText is what a timeout answers.
+const lateText = "late"
 
 // streamWindow is how much of a body an HTTP/2 client may send unread.
 const streamWindow = 64 << 10

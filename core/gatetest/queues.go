@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 )
 
@@ -20,28 +19,36 @@ func queueScenes() []scene {
 		both("T11_client_gone_while_the_handler_asks", goneInHandler),
 		first("T11_nothing_written_to_who_left", halfClosed),
 		both("H8_refused_as_the_client_leaves", refusedAsLeaving),
-		both("T14_queue_time_is_not_the_servers", queueTime),
+		timed("T14_queue_time_is_not_the_servers", queueTime),
 		both("T15_F21_shutdown_with_waiters", shutdown),
+		both("T16_who_waits_delays_nobody_else", delaysNobody),
 		both("decisions_are_told_once", decisionsTold),
 	}
 }
 
 // goneWithoutBody: a waiter without a body leaves the queue when its client leaves.
 func goneWithoutBody(e *env) {
-	wait, want := 10*e.suite.patience, gate.Canceled // nobody waits for so long
-	if e.NoDisconnectSignal {
-		e.declared("NoDisconnectSignal")
-		wait, want = 300*time.Millisecond, gate.QueueTimeout
-	}
-	g := e.slots(0, wait)
+	g, want := e.slots(0, forever), gate.Canceled
 	s := e.start(Options{Gate: g})
 	s.leaveWaiting(call{route: Hold}, func() bool { return g.queued() == 1 })
+	if e.NoDisconnectSignal {
+		e.declared("NoDisconnectSignal")
+		want = e.boundEnds(g)
+	}
 	d := s.decision(0)
 	if !errors.Is(d.Err, want) {
 		e.Errorf("the waiter left with %v, want %s", d.Err, want)
 	}
 	equal(e, "waiters", g.queued(), 0)
 	equal(e, "requests at the handler", s.seen(Hold), 0)
+}
+
+// boundEnds lets whoever waits in g reach its bound, some time after the client has left,
+// and returns why it is then refused.
+func (e *env) boundEnds(g *slots) gate.Reason {
+	e.pass(e.short(300 * time.Millisecond)) // in which it would be told, if it were
+	g.expire()
+	return gate.QueueTimeout
 }
 
 // leaveWaiting sends c and leaves when it waits.
@@ -61,20 +68,18 @@ func (s *server) leaveWaiting(c call, waits func() bool) {
 // goneUnread: with the body unread, HTTP/2 tells as soon as the client leaves, and
 // HTTP/1 may not tell: then the gate's own bound ends the wait.
 func goneUnread(e *env) {
-	wait := 300 * time.Millisecond
-	told := e.protocol == http2 && !e.NoDisconnectSignal
-	if told {
-		wait = 10 * e.suite.patience
-	}
-	b := e.budget(func(c *admission.Config) { c.QueueTimeout = wait })
-	defer e.fill(b, 8*mib)()
-	s := e.start(Options{Gate: b})
-	waits := func() bool { return b.Snapshot().Waiting == 1 }
+	g := e.slots(0, forever)
+	s := e.start(Options{Gate: g})
+	waits := func() bool { return g.queued() == 1 }
 	if e.BuffersBodies {
 		e.declared("BuffersBodies")
 		s.leaveWaiting(call{route: Hold, body: reader(blob(mib)), length: mib}, waits)
 	} else {
 		s.leaveWaiting(call{route: Hold, body: pause(blob(1000), 1000, nil), length: mib}, waits)
+	}
+	told := e.protocol == http2 && !e.NoDisconnectSignal
+	if !told {
+		e.boundEnds(g)
 	}
 	d := s.decision(0)
 	if !errors.Is(d.Err, gate.Canceled) && (told || !errors.Is(d.Err, gate.QueueTimeout)) {
@@ -85,14 +90,13 @@ func goneUnread(e *env) {
 
 // goneInHandler: a handler that has read its body and waits for a second gate.
 func goneInHandler(e *env) {
-	wait := 10 * e.suite.patience
-	if e.NoDisconnectSignal {
-		e.declared("NoDisconnectSignal")
-		wait = 300 * time.Millisecond
-	}
-	g, second := e.budget(nil), e.slots(0, wait)
+	g, second := e.budget(nil), e.slots(0, forever)
 	s := e.start(Options{Gate: g}, func(c *script) { c.second = second })
 	s.leaveWaiting(call{route: Nested, body: reader(blob(1000)), length: 1000}, func() bool { return second.queued() == 1 })
+	if e.NoDisconnectSignal {
+		e.declared("NoDisconnectSignal")
+		e.boundEnds(second)
+	}
 	e.await("the waiter leaves", func() bool { return second.queued() == 0 })
 	e.await("the first lease comes back", func() bool { return g.Snapshot().Inflight == 0 })
 }
@@ -100,11 +104,7 @@ func goneInHandler(e *env) {
 // halfClosed: a client that has closed its sending side while it waits counts as gone
 // and must not read a success into the end.
 func halfClosed(e *env) {
-	wait := 10 * e.suite.patience
-	if e.NoDisconnectSignal {
-		wait = 300 * time.Millisecond
-	}
-	g := e.slots(0, wait)
+	g := e.slots(0, forever)
 	s := e.start(Options{Gate: g})
 	c := s.dial()
 	c.say("GET " + string(Ignore))
@@ -114,6 +114,7 @@ func halfClosed(e *env) {
 	}
 	if e.NoDisconnectSignal {
 		e.declared("NoDisconnectSignal")
+		e.boundEnds(g)
 		equal(e, "status at the gate's bound", c.answer().StatusCode, http.StatusServiceUnavailable)
 		return
 	}
@@ -151,8 +152,8 @@ func refusedAsLeaving(e *env) {
 // queueTime: a wait longer than the server's timeouts leaves the handler all of them,
 // and a refusal after such a wait reaches its client.
 func queueTime(e *env) {
-	const timeout, wait = time.Second, 11 * time.Second / 10
-	g, none := e.slots(1, 10*e.suite.patience), e.slots(0, wait)
+	timeout, wait := e.short(time.Second), e.short(11*time.Second/10)
+	g, none := e.slots(1, forever), e.slots(0, wait)
 	release := e.fill(g, 0)
 	s := e.start(Options{Gate: g, ReadTimeout: timeout, WriteTimeout: timeout})
 	refused := e.start(Options{Gate: none, WriteTimeout: timeout})
@@ -187,9 +188,11 @@ func shutdown(e *env) {
 	s := e.start(Options{Gate: b})
 	resp, r := s.openEvents(e.ctx)
 	defer resp.Body.Close()
-	running := s.later(call{route: Observed, body: reader(blob(8 * mib)), length: 8 * mib})
-	e.await("the upload holds on", func() bool { return s.seen(Observed) == 1 && b.Snapshot().InflightBytes == 0 })
-	giveBack := e.fill(b, 8*mib)
+	others := e.fill(b, 7*mib)
+	defer others()
+	running := s.later(call{route: Observed, body: reader(blob(mib)), length: mib})
+	e.await("the upload holds on", func() bool { return s.seen(Observed) == 1 && b.Snapshot().InflightBytes == 7*mib })
+	giveBack := e.fill(b, mib)
 	defer giveBack()
 	waiting := s.later(call{route: Hold, body: reader(blob(mib)), length: mib})
 	e.await("a request waits", func() bool { return b.Snapshot().Waiting == 1 })
@@ -199,13 +202,8 @@ func shutdown(e *env) {
 		equal(e, "status of a waiter", a.StatusCode, http.StatusServiceUnavailable)
 		equal(e, "marker of a waiter", a.Header.Get(gate.MarkerHeader), string(gate.ShuttingDown))
 	}
-	giveBack()
 	down := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(e.ctx, e.suite.patience)
-		defer cancel()
-		down <- s.app.Shutdown(ctx)
-	}()
+	go func() { down <- s.app.Shutdown(e.ctx) }()
 	s.event("last")
 	if line, err := r.ReadString('\n'); err != nil || line != "data: last\n" {
 		e.Errorf("the stream in a shutdown: %q %v", line, err)
@@ -219,17 +217,56 @@ func shutdown(e *env) {
 	if err := <-down; err != nil {
 		e.Errorf("the server does not shut down: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, e.suite.patience)
-	defer cancel()
-	if err := b.Drain(ctx); err != nil {
+	giveBack()
+	others()
+	if err := b.Drain(e.ctx); err != nil {
 		e.Errorf("the gate does not drain: %v", err)
 	}
+}
+
+// delaysNobody: while one tenant's requests wait, with bodies and without, another's get
+// in one after the other, on the same connection too.
+func delaysNobody(e *env) {
+	const waiting, served = 6, 20
+	g := &parted{full: e.slots(0, forever), free: e.slots(1, 0)}
+	s := e.start(Options{Gate: g, Flow: func(header func(string) string) string { return header(tenantHeader) }})
+	as := func(tenant string, i int) call {
+		c := call{route: Ignore, header: map[string]string{tenantHeader: tenant}}
+		if i%2 == 0 {
+			c.body, c.length = reader(blob(1000)), 1000
+		}
+		return c
+	}
+	var refused []<-chan outcome
+	for i := range waiting {
+		refused = append(refused, s.later(as("full", i)))
+	}
+	e.await("all of one tenant's requests wait", func() bool { return g.full.queued() == waiting })
+	for i := range served {
+		equal(e, "status of the other tenant", s.get(as("free", i)).StatusCode, http.StatusOK)
+		equal(e, "requests that still wait", g.full.queued(), waiting)
+	}
+	g.full.expire()
+	for _, done := range refused {
+		equal(e, "status of who has waited", s.wait(done).StatusCode, http.StatusServiceUnavailable)
+	}
+}
+
+// parted is a gate with a part of its own for the flow "full".
+type parted struct{ full, free *slots }
+
+// Acquire implements gate.Gate.
+func (p *parted) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error) {
+	if r.Flow == "full" {
+		return p.full.Acquire(ctx, r)
+	}
+	return p.free.Acquire(ctx, r)
 }
 
 // decisionsTold: the hook sees each decision once, with its wait and its reason, and
 // nothing of who is not put to the gate.
 func decisionsTold(e *env) {
-	g := e.slots(1, 10*e.suite.patience)
+	g := e.slots(1, forever)
 	release := e.fill(g, 0)
 	s := e.start(Options{Gate: g, Skip: func(path string) bool { return path == string(Inspect) }})
 	equal(e, "status past the gate", s.get(call{route: Inspect}).StatusCode, http.StatusOK)

@@ -54,6 +54,15 @@ func (a sample) acquire(w http.ResponseWriter, r *http.Request, g gate.Gate, q g
 	case "says 100 first":
 		w.WriteHeader(http.StatusContinue)
 	}
+	switch a.bug {
+	case "asks for one after the other":
+		a.kept.mu.Lock()
+		defer a.kept.mu.Unlock()
+	case "keeps all flows":
+		a.kept.mu.Lock()
+		a.kept.flows = append(a.kept.flows, q.Flow)
+		a.kept.mu.Unlock()
+	}
 	lease, err := g.Acquire(ctx, q)
 	if read > 0 && lease.Waited() > 0 && a.has("restarts ReadTimeout at once") {
 		_ = rc.SetReadDeadline(time.Now().Add(read))

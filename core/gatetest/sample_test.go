@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -20,11 +21,20 @@ import (
 type sample struct {
 	bug  string
 	poor bool // it has every deviation that can be declared
+	kept *leftovers
+	late time.Duration // by which the first requests of an app come to its gate
+}
+
+// leftovers are what two of the bugs share among requests.
+type leftovers struct {
+	mu    sync.Mutex
+	flows []string
 }
 
 func (a sample) has(bug string) bool { return a.bug == bug }
 
 func (a sample) start(l net.Listener, o Options) Server {
+	a.kept = new(leftovers)
 	mux := http.NewServeMux()
 	app := a.app(o, mux)
 	for _, route := range Routes() {
@@ -42,7 +52,18 @@ func (a sample) start(l net.Listener, o Options) Server {
 	if a.poor && o.TLS != nil {
 		l, o.TLS = tls.NewListener(l, o.TLS), nil // without HTTP/2
 	}
-	return Serve(l, o, app)
+	return Serve(l, o, a.delayed(app))
+}
+
+// delayed is h on a machine that is busy at first.
+func (a sample) delayed(h http.Handler) http.Handler {
+	var n atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.late > 0 && n.Add(1) <= 3 {
+			time.Sleep(a.late) // it plays a machine that is slow on real sockets
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // app is the app as Options describes it.
@@ -74,7 +95,11 @@ func (a sample) middleware(o Options, next http.Handler) http.Handler {
 		if a.has("skips by prefix") {
 			path = strings.TrimSuffix(path, "/")
 		}
-		if _, held := gate.LeaseOf(r.Context(), o.Gate); held && !a.has("admits again") || o.Skip != nil && o.Skip(path) {
+		_, held := gate.LeaseOf(r.Context(), o.Gate)
+		if a.has("keeps its mark") {
+			held = r.Context().Value(markKey{}) == o.Gate
+		}
+		if held && !a.has("admits again") || o.Skip != nil && o.Skip(path) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -128,7 +153,7 @@ func (a sample) serve(w http.ResponseWriter, r *http.Request, o Options, lease g
 	default:
 		defer lease.Release()
 	}
-	ctx := lease.In(r.Context(), o.Gate)
+	ctx := context.WithValue(lease.In(r.Context(), o.Gate), markKey{}, o.Gate)
 	if o.Format != gate.Problem && !a.has("forgets the format") {
 		ctx = context.WithValue(ctx, formatKey{}, o.Format)
 	}
@@ -173,7 +198,10 @@ func (w *unwrapping) WriteHeader(status int) {
 	}
 }
 
-type formatKey struct{}
+type (
+	formatKey struct{}
+	markKey   struct{}
+)
 
 // request is what the gate is asked.
 func (a sample) request(o Options, r *http.Request) gate.Request {
@@ -210,8 +238,12 @@ func (a sample) request(o Options, r *http.Request) gate.Request {
 
 func (a sample) method(r *http.Request) string {
 	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+	case http.MethodPatch, http.MethodTrace:
+		if a.has("knows few methods") {
+			return "other"
+		}
+		return r.Method
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodConnect, http.MethodOptions:
 		return r.Method
 	}
 	if a.has("labels with the raw method") {

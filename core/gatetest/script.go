@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 )
 
@@ -27,6 +28,7 @@ type script struct {
 	// What the case has set before the app starts.
 	gate     gate.Gate // as in Options
 	second   gate.Gate // for Nested
+	inflater *admission.Budget
 	recovery place
 	timeout  time.Duration // of an http.TimeoutHandler around the app; 0 = none
 
@@ -35,7 +37,7 @@ type script struct {
 	leftovers chan any      // panics of the readers that were left behind, nil where there is none
 	failed    atomic.Pointer[gate.Rejection]
 
-	read    atomic.Int64 // bytes of bodies that handlers have read
+	most    atomic.Int64 // bytes of one body that a handler has read
 	running atomic.Int64 // handlers
 	peak    atomic.Int64 // most handlers at once
 

@@ -15,7 +15,7 @@ func streamScenes() []scene {
 	return []scene{
 		both("T06_H5_T36_events_arrive_and_hold", eventsHold),
 		both("F3_stream_cancelled_releases", streamCancelled),
-		both("T07_F11_slow_reader_is_cut_off", slowReader),
+		timed("T07_F11_slow_reader_is_cut_off", slowReader),
 		first("T05_F16_websocket_holds_until_it_ends", websocket),
 		both("T35_H5_writer_is_not_wrapped", writerKept),
 		both("T37_interim_answers_pass", interimPasses),
@@ -60,15 +60,13 @@ func (s *server) openEvents(ctx context.Context) (*http.Response, *bufio.Reader)
 		resp, err := s.open(call{route: Events, ctx: ctx}) //nolint:bodyclose // the caller does
 		done <- opened{resp, err}
 	}()
-	hang := time.NewTimer(s.e.suite.patience)
-	defer hang.Stop()
 	select {
 	case o := <-done:
 		if o.err != nil {
 			s.e.Fatalf("the stream did not open: %v", o.err)
 		}
 		return o.resp, bufio.NewReader(o.resp.Body)
-	case <-hang.C:
+	case <-s.e.alive.Done():
 		s.e.Fatalf("the stream's head did not arrive: nothing is flushed")
 	}
 	return nil, nil
@@ -77,11 +75,9 @@ func (s *server) openEvents(ctx context.Context) (*http.Response, *bufio.Reader)
 // event lets the stream say text.
 func (s *server) event(text string) {
 	s.e.Helper()
-	hang := time.NewTimer(s.e.suite.patience)
-	defer hang.Stop()
 	select {
 	case s.events <- text:
-	case <-hang.C:
+	case <-s.e.alive.Done():
 		s.e.Fatalf("no stream takes the event %q", text)
 	}
 }
@@ -120,7 +116,7 @@ func streamCancelled(e *env) {
 // slowReader: the server's WriteTimeout ends an answer that is not read.
 func slowReader(e *env) {
 	g := e.slots(1, 0)
-	s := e.start(Options{Gate: g, WriteTimeout: 300 * time.Millisecond})
+	s := e.start(Options{Gate: g, WriteTimeout: e.short(300 * time.Millisecond)})
 	if e.protocol == http1 {
 		s.dial().say("GET " + string(Flood))
 	} else {

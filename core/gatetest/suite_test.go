@@ -1,12 +1,10 @@
 package gatetest
 
 import (
-	"fmt"
 	"reflect"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A sound adapter passes.
@@ -19,6 +17,31 @@ func TestDeclaredDeviationsPass(t *testing.T) {
 	Run(t, sample{poor: true}.adapter())
 }
 
+// Where requests come late to the gate and the suite late to what it waits for, all
+// cases pass: none of them takes a slow machine for a wrong adapter.
+func TestSlowMachinePasses(t *testing.T) {
+	const late = 400 * time.Millisecond
+	for _, poor := range []bool{false, true} {
+		s := newSuite(sample{poor: poor, late: late}.adapter(), patience)
+		s.tick, s.together = late, true
+		var all sync.WaitGroup
+		turns := make(chan struct{}, 24) // most of the time is spent asleep
+		for _, c := range s.cases() {
+			for _, p := range c.protocols {
+				turns <- struct{}{}
+				all.Go(func() {
+					defer func() { <-turns }()
+					r := s.judge(c, p, paces[1])
+					if r.Failed() {
+						t.Errorf("poor %v: %s over %s: %s", poor, c.name, p, r.text())
+					}
+				})
+			}
+		}
+		all.Wait()
+	}
+}
+
 // adapter declares all deviations, or none.
 func (a sample) adapter() Adapter {
 	all := Adapter{Start: a.start, ItemRoute: "unmatched"}
@@ -26,45 +49,4 @@ func (a sample) adapter() Adapter {
 		v.Field(i).SetBool(a.poor)
 	}
 	return all
-}
-
-// recorder is a reporter that keeps what it is told.
-type recorder struct {
-	mu     sync.Mutex
-	failed bool
-	lines  []string
-}
-
-func (r *recorder) note(failed bool, format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed = r.failed || failed
-	r.lines = append(r.lines, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) Helper()                           {}
-func (r *recorder) Logf(format string, args ...any)   { r.note(false, format, args...) }
-func (r *recorder) Errorf(format string, args ...any) { r.note(true, format, args...) }
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.note(true, format, args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Failed() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.failed }
-
-func (r *recorder) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Join(r.lines, "\n")
-}
-
-// judge performs a scene and returns what it had to say.
-func (s *suite) judge(c scene, p protocol) *recorder {
-	r, done := new(recorder), make(chan struct{})
-	go func() {
-		defer close(done)
-		s.perform(r, c, p)
-	}()
-	<-done
-	return r
 }

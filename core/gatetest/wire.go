@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"log"
 	"math/big"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +22,11 @@ import (
 // countingListener counts what its connections carry.
 type countingListener struct {
 	net.Listener
-	in, out atomic.Int64 // bytes, as the server has read and written them
-	open    atomic.Int64 // connections
+	moves   *atomic.Int64 // of the case's guard
+	in, out atomic.Int64  // bytes, as the server has read and written them
+	open    atomic.Int64  // connections
+	stuck   atomic.Int64  // reads that ran into a deadline before anything was answered
+	conns   sync.Map      // *countingConn by the client's address
 }
 
 // Accept implements net.Listener.
@@ -35,34 +40,66 @@ func (l *countingListener) Accept() (net.Conn, error) {
 		return nil, fmt.Errorf("gatetest: accepted a %T", c)
 	}
 	l.open.Add(1)
-	return &countingConn{TCPConn: tcp, l: l}, nil
+	l.moves.Add(1)
+	conn := &countingConn{TCPConn: tcp, l: l}
+	l.conns.Store(tcp.RemoteAddr().String(), conn)
+	return conn, nil
+}
+
+// isOpen reports whether the server has a connection with the client at addr.
+func (l *countingListener) isOpen(addr string) bool {
+	c, ok := l.conns.Load(addr)
+	return ok && c.(*countingConn).closed.Load() == 0
+}
+
+// waited reports whether the server has let a client at addr time to read what it had
+// written, before it closed the connection: net/http gives it 500 ms.
+func (l *countingListener) waited(addr string) bool {
+	v, ok := l.conns.Load(addr)
+	if !ok {
+		return false
+	}
+	c := v.(*countingConn)
+	wrote := c.wrote.Load()
+	return wrote != 0 && time.Duration(c.closed.Load()-wrote) >= 400*time.Millisecond
 }
 
 // countingConn stays a TCP connection: servers look for one to close it half.
 type countingConn struct {
 	*net.TCPConn
-	l    *countingListener
-	once sync.Once
+	l             *countingListener
+	once          sync.Once
+	wrote, closed atomic.Int64 // when, last; 0 = not yet
 }
 
 // Read implements net.Conn.
 func (c *countingConn) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.wrote.Load() == 0 {
+		c.l.stuck.Add(1)
+	}
 	c.l.in.Add(int64(n))
+	c.l.moves.Add(int64(n))
 	return n, err
 }
 
 // Write implements net.Conn.
 func (c *countingConn) Write(p []byte) (int, error) {
 	n, err := c.TCPConn.Write(p)
+	c.wrote.Store(time.Now().UnixNano())
 	c.l.out.Add(int64(n))
+	c.l.moves.Add(int64(n))
 	return n, err
 }
 
 // Close implements net.Conn.
 func (c *countingConn) Close() error {
-	c.once.Do(func() { c.l.open.Add(-1) })
-	return c.TCPConn.Close()
+	err := c.TCPConn.Close()
+	c.once.Do(func() {
+		c.closed.Store(time.Now().UnixNano())
+		c.l.open.Add(-1)
+	})
+	return err
 }
 
 // identity is a certificate for loopback, made for one run.
