@@ -28,6 +28,9 @@ func formatOf(path string) gate.Format {
 			return a.format
 		}
 	}
+	if path == batchAPI.path {
+		return batchAPI.format
+	}
 	return gate.Problem
 }
 

@@ -162,21 +162,24 @@ func caseA14(t *testing.T) {
 
 // Whoever waits is not in flight, and whoever has left without being admitted never was.
 func caseA15(t *testing.T) {
-	a := start(t, strings.Replace(smallBudget, "queue_timeout: 1m", "queue_timeout: 500ms", 1))
+	a := start(t, smallBudget)
 	release := a.fill()
-	for range 2 {
-		c := a.dial()
+	conns := []*rawConn{a.dial(), a.dial()}
+	for i, c := range conns {
 		c.post("/echo", contentLength(mib))
 		a.until("it waits", func(s status) bool {
 			assert.LessOrEqual(t, s["inflight_bytes"], int64(8*mib))
-			return s["waiting_bytes"] == mib
-		})
-		c.reset()
-		a.until("it is gone", func(s status) bool {
-			assert.LessOrEqual(t, s["inflight_bytes"], int64(8*mib))
-			return s["waiting"] == 0 && s["waiting_bytes"] == 0
+			return s["waiting_bytes"] == int64(i+1)*mib
 		})
 	}
+	for _, c := range conns {
+		c.reset()
+	}
+	a.write(strings.Replace(smallBudget, "queue_timeout: 1m", "queue_timeout: 1ms", 1)) // an unread body hides that its client has left
+	a.until("they are gone", func(s status) bool {
+		assert.LessOrEqual(t, s["inflight_bytes"], int64(8*mib))
+		return s["waiting"] == 0 && s["waiting_bytes"] == 0
+	})
 	assert.EqualValues(t, 1, a.status()["admitted_total"])
 	release()
 	a.untilZero()

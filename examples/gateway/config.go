@@ -10,12 +10,16 @@ import (
 	"time"
 
 	headgate "github.com/headgate-go/headgate/core"
+	"github.com/headgate-go/headgate/core/admission"
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // config is what the configuration file holds: headgate's keys and a few of the
 // program's own.
 type config struct {
-	headgate.Config `yaml:",inline"`
+	Admission admission.Config `yaml:"admission"`
+	Inflight  outbound         `yaml:"inflight"`
+	Upstream  timed            `yaml:"upstream"`
 	// LogLevel is debug, info, warn or error. Default info. On debug every decision
 	// of a gate is logged.
 	LogLevel slog.Level `yaml:"log_level"`
@@ -26,14 +30,34 @@ type config struct {
 	Tenants []tenant `yaml:"tenants"`
 }
 
+// outbound is headgate's configuration of the calls to the back end, and which lanes
+// they have.
+type outbound struct {
+	inflight.Config `yaml:",inline"`
+	// Models are those that have a lane of their own; all others share one. Default
+	// none. At most 100.
+	Models []string `yaml:"models"`
+}
+
+// maxModels bounds the models that are configured.
+const maxModels = 100
+
 // defaultConfig returns headgate's defaults with what the environment sets, and
 // health checks exempt.
 func defaultConfig(getenv func(string) string) (config, error) {
-	c := config{Config: headgate.DefaultConfig(), LogLevel: slog.LevelInfo, DrainTimeout: 10 * time.Second}
-	c.Admission.Exempt = []string{"/healthz"}
-	var err error
-	c.Config, err = headgate.ConfigFromEnv(c.Config, getenv)
-	return c, err
+	gates := headgate.DefaultConfig()
+	gates.Admission.Exempt = []string{"/healthz"}
+	gates.Inflight.QueueTimeout = 30 * time.Second // clients of a gateway seldom wait for longer
+	gates, err := headgate.ConfigFromEnv(gates, getenv)
+	return config{
+		Admission: gates.Admission, Inflight: outbound{Config: gates.Inflight}, Upstream: untimed(),
+		LogLevel: slog.LevelInfo, DrainTimeout: 10 * time.Second,
+	}, err
+}
+
+// gates is headgate's part of c.
+func (c config) gates(log *slog.Logger) headgate.Config {
+	return headgate.Config{Admission: c.Admission, Inflight: c.Inflight.Config, Logger: log}
 }
 
 // Validate returns an error that names the first field that is out of range.
@@ -44,7 +68,18 @@ func (c config) Validate() error {
 	if err := validateTenants(c.Tenants); err != nil {
 		return err
 	}
-	return c.Config.Validate()
+	if err := c.Upstream.validate(); err != nil {
+		return err
+	}
+	if len(c.Inflight.Models) > maxModels {
+		return fmt.Errorf("inflight.models has %d entries: want at most %d", len(c.Inflight.Models), maxModels)
+	}
+	for i, m := range c.Inflight.Models {
+		if m == "" || len(m) > 128 {
+			return fmt.Errorf("inflight.models[%d] has %d bytes: want 1 to 128", i, len(m))
+		}
+	}
+	return c.gates(nil).Validate()
 }
 
 // maxConfig is the most bytes of a file that can be a configuration.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -91,11 +92,49 @@ func TestParseConfigReadsWhatIsWritten(t *testing.T) {
 	want := base(t)
 	want.Admission.Factors = []admission.Factor{{Route: "/r", ContentType: "a/b", Times: 0.25}}
 	want.Tenants = []tenant{{Name: "n", Key: "k", Interactive: true, MaySetClass: true, Weight: 5}}
+	want.Inflight.Models = []string{"large", "small"}
+	limit, timeout := 3, 90*time.Second
+	want.Inflight.Lanes = map[string]inflight.Override{
+		"http://127.0.0.1:1|large": {MaxInflight: &limit, QueueTimeout: &timeout, InteractiveReserve: &limit, MaxQueue: &limit, AgingStep: &timeout},
+	}
 	text, err := yaml.Marshal(want)
 	require.NoError(t, err)
 	got, err := parseConfig(text, base(t))
 	require.NoError(t, err, string(text))
 	assert.Equal(t, want, got)
+}
+
+// Limits by lane: what an entry does not name is that of all lanes.
+func TestParseConfigInflight(t *testing.T) {
+	c, err := parseConfig([]byte(`
+inflight:
+  mode: shadow
+  max_inflight: 6
+  queue_timeout: 40s
+  interactive_reserve: 2
+  max_queue: 50
+  aging_step: 30s
+  slow_wait: 10s
+  max_lanes: 20
+  lanes:
+    https://llm.example.com|large: {max_inflight: 2, queue_timeout: 1m}
+    https://llm.example.com|other: {interactive_reserve: 0}
+  models: [large, small]
+`), base(t))
+	require.NoError(t, err)
+	two, none, minute := 2, 0, time.Minute
+	assert.Equal(t, outbound{
+		Config: inflight.Config{
+			Mode: gate.Shadow, MaxInflight: 6, QueueTimeout: 40 * time.Second, InteractiveReserve: 2, MaxQueue: 50,
+			AgingStep: 30 * time.Second, SlowWait: 10 * time.Second, MaxLanes: 20,
+			Lanes: map[string]inflight.Override{
+				"https://llm.example.com|large": {MaxInflight: &two, QueueTimeout: &minute},
+				"https://llm.example.com|other": {InteractiveReserve: &none},
+			},
+		},
+		Models: []string{"large", "small"},
+	}, c.Inflight)
+	assert.Equal(t, 30*time.Second, base(t).Inflight.QueueTimeout, "the default here")
 }
 
 // Every error names the key, or the field, and the value, and takes nothing over.
@@ -118,15 +157,26 @@ func TestParseConfigErrors(t *testing.T) {
 		"admission: [a]":                    `line 1: admission is a list: want a mapping`,
 		"admission:":                        `line 1: admission has no value`,
 
-		"mode: off":                             `line 1: unknown key "mode"`,
-		"admission:\n  mode: off\n  max: 1":     `line 3: unknown key "admission.max"`,
-		"admission: {MaxWaiters: 1}":            `line 1: unknown key "admission.MaxWaiters"`,
-		"logger: x":                             `line 1: unknown key "logger"`,
-		"admission: {factors: [{tims: 2}]}":     `line 1: unknown key "admission.factors[0].tims"`,
-		"admission: {<<: {mode: off}}":          `line 1: unknown key "admission.<<"`,
-		"admission: {1: 1}":                     `line 1: unknown key "admission.1"`,
-		"log_level: info\nlog_level: info":      `line 2: the key "log_level" is there twice`,
-		"admission: {mode: off, mode: enforce}": `the key "admission.mode" is there twice`,
+		"inflight: {lanes: [a]}":                     `line 1: inflight.lanes is a list: want a mapping`,
+		"inflight: {lanes: {a: 3}}":                  `line 1: inflight.lanes["a"] is "3": want a mapping`,
+		"inflight: {lanes: {a: {max: 3}}}":           `line 1: unknown key "inflight.lanes[\"a\"].max"`,
+		"inflight: {lanes: {a: {max_queue: x}}}":     `line 1: inflight.lanes["a"].max_queue is "x": want a whole number`,
+		"inflight: {lanes: {a: {max_queue: }}}":      `line 1: inflight.lanes["a"].max_queue has no value`,
+		"inflight: {lanes: {a: {aging_step: 3}}}":    `line 1: inflight.lanes["a"].aging_step is "3": want a duration such as 1m30s`,
+		"inflight: {lanes: {a: {}, a: {}}}":          `line 1: the key inflight.lanes["a"] is there twice`,
+		"inflight: {lanes: {a: {max_inflight: -2}}}": `inflight: Lanes["a"].MaxInflight is -2`,
+		"inflight: {max_inflight: -1}":               `inflight: MaxInflight is -1`,
+		"inflight: {models: ['']}":                   `inflight.models[0] has 0 bytes: want 1 to 128`,
+		"inflight: {queue_timeout: 30}":              `line 1: inflight.queue_timeout is "30": want a duration such as 1m30s`,
+		"mode: off":                                  `line 1: unknown key "mode"`,
+		"admission:\n  mode: off\n  max: 1":          `line 3: unknown key "admission.max"`,
+		"admission: {MaxWaiters: 1}":                 `line 1: unknown key "admission.MaxWaiters"`,
+		"logger: x":                                  `line 1: unknown key "logger"`,
+		"admission: {factors: [{tims: 2}]}":          `line 1: unknown key "admission.factors[0].tims"`,
+		"admission: {<<: {mode: off}}":               `line 1: unknown key "admission.<<"`,
+		"admission: {1: 1}":                          `line 1: unknown key "admission.1"`,
+		"log_level: info\nlog_level: info":           `line 2: the key "log_level" is there twice`,
+		"admission: {mode: off, mode: enforce}":      `the key "admission.mode" is there twice`,
 
 		"admission: {mode: on}":                                `line 1: admission.mode is "on": mode "on": want off, shadow or enforce`,
 		"admission: {mode: [off]}":                             `line 1: admission.mode is a list: want one value`,

@@ -38,7 +38,7 @@ func startProcess(t *testing.T, yaml string, args ...string) *process {
 	require.NoError(t, err)
 	out, in, err := os.Pipe()
 	require.NoError(t, err)
-	p.cmd = exec.Command(self, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	p.cmd = exec.Command(self, append([]string{"-addr", "127.0.0.1:0", "-framework", *framework}, args...)...)
 	p.cmd.Env = append(os.Environ(), "GATEWAY_IS_A_PROCESS=1")
 	p.cmd.Stdout, p.cmd.Stderr = in, p.log
 	require.NoError(t, p.cmd.Start())
@@ -127,7 +127,9 @@ func TestDrainIdle(t *testing.T) {
 	for _, c := range []struct {
 		arg    string
 		signal os.Signal
-	}{{"-framework=nethttp", syscall.SIGTERM}, {"-framework=nethttp", os.Interrupt}, {"-bare", syscall.SIGTERM}} {
+	}{
+		{"-framework=nethttp", syscall.SIGTERM}, {"-framework=gin", os.Interrupt}, {"-framework=echo", syscall.SIGTERM}, {"-bare", os.Interrupt},
+	} {
 		p := startProcess(t, "drain_timeout: 1h", c.arg)
 		resp, _ := p.do("GET", "/healthz", nil) // its connection stays open, and idle
 		require.Equal(t, 200, resp.StatusCode)
@@ -171,7 +173,7 @@ func TestDrainStream(t *testing.T) {
 	assert.Zero(t, p.exit(), p.log.String())
 	p.logs("msg=drained")
 
-	p = startProcess(t, "", "-framework=nethttp")
+	p = startProcess(t, "")
 	resp, err = p.client.Do(p.request("/v1/messages", question(true, 0)))
 	require.NoError(t, err)
 	p.signal()

@@ -36,21 +36,21 @@ func requireEcho(t *testing.T, sent []byte, resp reply, answer string) {
 // Every body comes through whole, whatever its size and framing, with headgate and
 // without.
 func TestEcho(t *testing.T) {
-	for _, args := range [][]string{{"-framework", "nethttp"}, {"-bare"}} {
-		a := start(t, "admission: {max_inflight_bytes: 64MiB}", args...)
+	for _, mode := range everyMode() {
+		a := start(t, "admission: {max_inflight_bytes: 64MiB}", mode)
 		for _, n := range []int{0, 1, 28_000, 64 << 10, 64<<10 + 1, 256 << 10, 5 * mib} {
 			body := random(n)
 			for framing, reader := range map[string]io.Reader{
 				"known length": bytes.NewReader(body),
 				"chunked":      struct{ io.Reader }{bytes.NewReader(body)},
 			} {
-				t.Run(args[0]+" "+strconv.Itoa(n)+" "+framing, func(t *testing.T) {
+				t.Run(mode+" "+strconv.Itoa(n)+" "+framing, func(t *testing.T) {
 					resp, answer := a.in(t).do(http.MethodPost, "/echo", reader)
 					requireEcho(t, body, resp, answer)
 				})
 			}
 		}
-		if args[0] != "-bare" {
+		if mode != "-bare" {
 			a.untilZero()
 		}
 	}
@@ -112,7 +112,7 @@ func TestEchoHalfClosed(t *testing.T) {
 }
 
 func TestRoutes(t *testing.T) {
-	for _, mode := range []string{"-framework=nethttp", "-bare"} {
+	for _, mode := range everyMode() {
 		a := start(t, "", mode)
 		for _, c := range []struct {
 			method, path string
@@ -121,12 +121,12 @@ func TestRoutes(t *testing.T) {
 		}{
 			{"GET", "/healthz", 200, "ok\n"},
 			{"HEAD", "/healthz", 200, ""},
-			{"GET", "/echo", 405, "Method Not Allowed\n"},
-			{"PUT", "/echo", 405, "Method Not Allowed\n"},
-			{"POST", "/healthz", 405, "Method Not Allowed\n"},
-			{"POST", "/headgate/status", 405, "Method Not Allowed\n"},
-			{"GET", "/", 404, "404 page not found\n"},
-			{"POST", "/echo/x", 404, "404 page not found\n"},
+			{"GET", "/echo", 405, ""},
+			{"PUT", "/echo", 405, ""},
+			{"POST", "/healthz", 405, ""},
+			{"POST", "/headgate/status", 405, ""},
+			{"GET", "/", 404, ""},
+			{"POST", "/echo/x", 404, ""},
 			{"POST", "/echo?hold=soon", 400, "hold is \"soon\": want a duration from 0s to 1h0m0s, such as 2s\n"},
 			{"POST", "/echo?hold=2", 400, "hold is \"2\": want a duration from 0s to 1h0m0s, such as 2s\n"},
 			{"POST", "/echo?hold=-1s", 400, "hold is \"-1s\": want a duration from 0s to 1h0m0s, such as 2s\n"},
@@ -135,7 +135,9 @@ func TestRoutes(t *testing.T) {
 		} {
 			resp, answer := a.do(c.method, c.path, nil)
 			assert.Equal(t, c.status, resp.StatusCode, c)
-			assert.Equal(t, c.answer, answer, c)
+			if c.status < 404 { // the others have the framework's own text, see TestFrameworksAnswerAlike
+				assert.Equal(t, c.answer, answer, c)
+			}
 			if c.status == 405 {
 				assert.NotEmpty(t, resp.Header.Get("Allow"))
 			}
@@ -165,7 +167,8 @@ func TestStatus(t *testing.T) {
 	assert.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
 	var packages map[string]map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &packages))
-	require.Len(t, packages, 1)
+	require.Len(t, packages, 2)
+	assert.Equal(t, map[string]any{"enabled": false}, packages["inflight"])
 	assert.Equal(t, "enforce", packages["admission"]["mode"])
 	assert.Equal(t, "override", packages["admission"]["budget_source"])
 

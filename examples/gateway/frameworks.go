@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // server is what a framework's app must be able to do. An *http.Server can.
@@ -26,8 +28,12 @@ type server interface {
 //	POST /echo?hold=2s     reads the body into memory, holds it, answers its size and digest
 //	GET /healthz           answers 200 whatever the load
 //	GET /headgate/status   answers the gates' snapshots, without asking a gate
+//	GET /headgate/inflight the same for the outbound calls alone
 //	POST the paths of apis passes the call on, once its key is known
+//	POST /v1/batch         makes many such calls at once, as bulk
 var frameworks = map[string]func(*gateway) server{
+	"echo":    labstackEcho,
+	"gin":     ginGonic,
 	"nethttp": netHTTP,
 }
 
@@ -35,15 +41,27 @@ func frameworkNames() string {
 	return strings.Join(slices.Sorted(maps.Keys(frameworks)), ", ")
 }
 
-const statusPath = "/headgate/status"
+// The paths of the reports.
+const (
+	statusPath   = "/headgate/status"
+	inflightPath = "/headgate/inflight"
+)
 
-// status is the body of GET /headgate/status: a snapshot of each gate under its
-// package's name, none when there is no headgate.
-func (g *gateway) status() any {
-	if g.hg == nil {
-		return struct{}{}
+// report returns what GET answers under a path, nil where there is no report: under
+// statusPath a snapshot of each gate by its package's name, none when there is no
+// headgate; under inflightPath that of the outbound calls alone.
+func (g *gateway) report(path string) func() any {
+	switch {
+	case path == statusPath && g.hg == nil:
+		return func() any { return struct{}{} }
+	case path == statusPath:
+		return func() any { return g.hg.Snapshot() }
+	case path == inflightPath && g.hg == nil:
+		return func() any { return inflight.Snapshot{} } // {"enabled": false}
+	case path == inflightPath:
+		return func() any { return g.hg.Outbound.Snapshot() }
 	}
-	return g.hg.Snapshot()
+	return nil
 }
 
 // newServer bounds what a client can take without sending a request. ReadTimeout
@@ -56,5 +74,7 @@ func (g *gateway) newServer(h http.Handler) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+		// It would read the bodies of "OPTIONS *" without asking h, for ever.
+		DisableGeneralOptionsHandler: true,
 	}
 }

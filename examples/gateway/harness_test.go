@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	gin.SetMode(gin.ReleaseMode) // once, before gateways start beside each other
 	os.Exit(m.Run())
 }
 
@@ -71,7 +73,7 @@ func start(t *testing.T, yaml string, args ...string) *app {
 	a.cancel = cancel
 	out, in := io.Pipe()
 	go func() {
-		code := run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), noenv, in, a.log)
+		code := run(ctx, append([]string{"-addr", "127.0.0.1:0", "-framework", *framework}, args...), noenv, in, a.log)
 		in.Close()
 		a.exited <- code
 	}()

@@ -1,7 +1,7 @@
 // Command gateway is a small service as one would run it behind headgate: a byte
 // budget in front of a handler that reads whole bodies into memory and of three LLM
-// APIs that it passes on to a back end, tenants with keys, a configuration file that
-// can be changed while it runs, and an orderly end.
+// APIs that it passes on to a back end, one by one or in batches, tenants with keys, a
+// configuration file that can be changed while it runs, and an orderly end.
 //
 //	go run ./gateway -addr 127.0.0.1:8080 -config gateway.yaml -upstream http://127.0.0.1:8081
 //
@@ -18,8 +18,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -31,6 +33,8 @@ import (
 )
 
 func main() {
+	// net/http's client repeats there what a back end has sent and nobody asked for.
+	log.SetOutput(io.Discard)
 	ctx, drain := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -107,6 +111,7 @@ type gateway struct {
 	tenants     atomic.Pointer[roster] // never nil
 	hg          *headgate.Headgate     // nil = bare
 	backend     *backend
+	client      atomic.Pointer[http.RoundTripper] // to the back end; see limitCalls
 	unreachable seldom
 }
 
@@ -129,22 +134,23 @@ func (g *gateway) open(ctx context.Context, o options, getenv func(string) strin
 		return nil, err
 	}
 	if !o.bare {
-		c.Logger = g.log
-		if g.hg, err = headgate.Open(c.Config); err != nil {
+		if g.hg, err = headgate.Open(c.gates(g.log)); err != nil {
 			g.backend.close()
 			return nil, err
 		}
 	}
+	g.limitCalls(c)
 	return w, nil
 }
 
 // apply puts a changed configuration in force, all of it or nothing.
 func (g *gateway) apply(c config) error {
 	if g.hg != nil {
-		if err := g.hg.Reconfigure(c.Config); err != nil {
+		if err := g.hg.Reconfigure(c.gates(g.log)); err != nil {
 			return err
 		}
 	}
+	g.limitCalls(c)
 	g.applyOwn(c)
 	return nil
 }

@@ -19,16 +19,21 @@ func netHTTP(g *gateway) server {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n")
 	})
-	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		writeJSON(w, http.StatusOK, g.status())
-	})
+	for _, path := range []string{statusPath, inflightPath} {
+		read := g.report(path)
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Cache-Control", "no-store")
+			writeJSON(w, http.StatusOK, read())
+		})
+	}
 	for _, a := range apis {
 		mux.Handle("POST "+a.path, g.admitted(a, g.proxy(a, httpgate.Refuse)))
 		mux.Handle(a.path, onlyPost(a))
 	}
+	mux.Handle("POST "+batchAPI.path, g.admitted(batchAPI, g.batches(httpgate.Refuse)))
+	mux.Handle(batchAPI.path, onlyPost(batchAPI))
 	if g.hg == nil {
-		return g.newServer(mux)
+		return g.newServer(answeredFirst(mux))
 	}
 	return g.newServer(g.admitBytes(mux))
 }
@@ -41,18 +46,32 @@ func (g *gateway) admitBytes(mux *http.ServeMux) http.Handler {
 		behind[f] = httpgate.WithConfig(httpgate.Config{
 			Gate:   g.hg.Bytes,
 			Format: gate.Format(f),
-			// The status must not count itself.
-			Skip: func(r *http.Request) bool { return r.URL.Path == statusPath },
+			// A report must not count itself.
+			Skip: func(r *http.Request) bool { return g.report(r.URL.Path) != nil },
 			// The mux has not routed yet where the gate decides.
 			Route: func(r *http.Request) string { _, pattern := mux.Handler(r); return pattern },
 			OnDecision: func(d httpgate.Decision) {
 				g.log.LogAttrs(context.Background(), slog.LevelDebug, "decision", slog.String("method", d.Method),
 					slog.String("route", d.Route), slog.Duration("waited", d.Waited), slog.Any("error", d.Err))
 			},
-		})(mux)
+		})(answeredFirst(mux))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		behind[formatOf(r.URL.Path)].ServeHTTP(w, r)
+	})
+}
+
+// answeredFirst answers before the body has come where nobody reads it: to the reports,
+// to the health check, and where the mux finds no route.
+func answeredFirst(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			// All routes that read bodies are of this form.
+			if _, pattern := mux.Handler(r); pattern != http.MethodPost+" "+r.URL.Path {
+				closeUnread(w, r)
+			}
+		}
+		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -102,13 +121,13 @@ func closeUnread(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.ProtoMajor == 1 && !over {
 		w.Header().Set("Connection", "close")
-		boundRest(w)
+		boundRest(w, time.Now().Add(linger))
 	}
 }
 
-// boundRest ends what net/http reads of a body when the handler is done.
-func boundRest(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger)) // no deadlines: nothing to bound
+// boundRest ends at t what net/http reads of a body when the handler is done.
+func boundRest(w http.ResponseWriter, t time.Time) {
+	_ = http.NewResponseController(w).SetReadDeadline(t) // no deadlines: nothing to bound
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

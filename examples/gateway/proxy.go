@@ -3,17 +3,20 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptrace"
 	"net/http/httputil"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/clientwrap"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // proxy passes the calls of an API on to the back end, and its answers back as they
@@ -22,10 +25,10 @@ import (
 func (g *gateway) proxy(a api, refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
 	p := &httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { g.backend.rewrite(a, p) },
-		Transport:      observed{g.backend.transport},
+		Transport:      outgoing{g},
 		FlushInterval:  -1, // tokens must not wait for each other
 		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
-		ModifyResponse: keepUploading,
+		ModifyResponse: passable,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			g.failed(a, w, r, err, refuse)
 		},
@@ -33,8 +36,8 @@ func (g *gateway) proxy(a api, refuse func(http.ResponseWriter, *http.Request, e
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			var u *upload
-			u, r = newUpload(r)
-			defer u.finish(w)
+			u, r = newUpload(w, r)
+			defer u.leave()
 		}
 		p.ServeHTTP(w, r)
 	})
@@ -43,8 +46,12 @@ func (g *gateway) proxy(a api, refuse func(http.ResponseWriter, *http.Request, e
 // rewrite makes the call that goes to the back end. Hop-by-hop headers, and what
 // strangers say about where a call comes from, are gone from p.Out already.
 func (b *backend) rewrite(a api, p *httputil.ProxyRequest) {
+	if u := uploadOf(p.In); u != nil {
+		p.Out.Body = u // the proxy's own wrapper does not tell it that it is closed
+	}
 	p.SetURL(b.url)
 	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it came, unparsable parts too
+	p.Out.Trailer = nil                    // announced, but never copied; and no header that is dropped here may come in one
 	h := p.Out.Header
 	h.Del("Connection") // no upgrades: they would lead past the routes
 	h.Del("Upgrade")
@@ -61,57 +68,101 @@ func (b *backend) rewrite(a api, p *httputil.ProxyRequest) {
 
 // failed answers a call that the back end did not answer.
 func (g *gateway) failed(a api, w http.ResponseWriter, r *http.Request, err error, refuse func(http.ResponseWriter, *http.Request, error) bool) {
-	in := r
+	in, gone := r, r.Context().Err() != nil
 	if u := uploadOf(r); u != nil {
 		in = u.in // its body tells the adapter whether it was read
+		if gone {
+			u.finish() // then it is known why net/http takes the client for gone
+			err, gone = u.blame(err), !u.cut.Load()
+		}
 	}
 	switch broken := (*brokenUpload)(nil); {
 	case refuse(w, in, err):
 	case errors.As(err, &broken):
 		a.fail(w, r, problem{http.StatusBadRequest, "invalid_body", "the body ends early or is not well-formed"})
-	case r.Context().Err() != nil:
+	case gone:
 		panic(http.ErrAbortHandler) // the client has left: nobody reads an answer
 	default:
-		g.unreachable.do(func(more int64) {
-			g.log.Warn("the upstream did not answer", "route", a.path, "error", err, "not_logged", more)
-		})
-		a.fail(w, r, problem{http.StatusBadGateway, "upstream_unreachable", "the upstream did not answer"})
+		a.fail(w, r, g.unanswered(a.path, err))
 	}
 }
 
-// observed is a transport that tells the gates how the back end answered. At the head
-// of a response the byte gate gets the body's bytes back.
-type observed struct{ http.RoundTripper }
+// unanswered logs why the back end did not answer a call, and returns what its client is
+// told.
+func (g *gateway) unanswered(route string, err error) problem {
+	g.unreachable.do(func(more int64) {
+		g.log.Warn("the upstream did not answer", "route", route, "error", withoutQuotes(err), "not_logged", more)
+	})
+	if late := (*timeoutError)(nil); errors.As(err, &late) {
+		return problem{http.StatusGatewayTimeout, "upstream_timeout", "the upstream did not answer in time"}
+	}
+	return problem{http.StatusBadGateway, "upstream_unreachable", "the upstream did not answer"}
+}
+
+// outgoing is the way to the back end: within the limits of outbound calls, or without
+// in a bare gateway. What they refuse is a *gate.Rejection as an error. An attempt that
+// took too long is a *timeoutError.
+type outgoing struct{ *gateway }
 
 // RoundTrip sends r. Where it fails because the body could not be read, the error is a
 // *brokenUpload.
-func (t observed) RoundTrip(r *http.Request) (*http.Response, error) {
-	var sent atomic.Int64 // after start. Until then it is the client that is slow
-	start := time.Now()
-	trace := &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { sent.Store(int64(time.Since(start))) },
-	}
-	resp, err := t.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
-	if err != nil {
-		if cause := uploadOf(r).failure(); cause != nil {
-			err = &brokenUpload{cause} // what the transport makes of it depends on who notices first
-		}
-		gate.Observe(r.Context(), gate.Sample{Err: err})
-		return nil, err
-	}
-	head := time.Since(start) - time.Duration(sent.Load())
-	gate.Observe(r.Context(), gate.Sample{FirstByte: max(head, 1), Status: resp.StatusCode})
-	return resp, nil
+func (o outgoing) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := (*o.client.Load()).RoundTrip(r)
+	return resp, uploadOf(r).blame(err)
 }
 
-// keepUploading is for an answer that comes while the body is still being sent, such as
-// "too large": announcing the connection's end is the only way to make net/http write it
-// without reading the rest of the body first, which is not its to read.
-func keepUploading(resp *http.Response) error {
+// limitCalls lets calls to the back end go by c from now on. Calls that are out or
+// wait keep the lane that they have.
+func (g *gateway) limitCalls(c config) {
+	lane := laneOf(g.backend.url.String(), c.Inflight.Models)
+	var t http.RoundTripper = g.backend.transport
+	var limiter *inflight.Limiter
+	if g.hg != nil {
+		limiter = g.hg.Outbound
+	}
+	switch {
+	case c.Upstream != untimed():
+		t = newTimedClient(c.Upstream, t, limiter, lane, g.log)
+	case limiter != nil:
+		t = clientwrap.NewTransport(t, limiter, clientwrap.Config{Lane: lane, AsError: true})
+	}
+	g.client.Store(&t)
+}
+
+// laneOf names the lane of a call. Without models nothing of a body is read for it: a
+// client that asks before it sends is answered by the back end.
+func laneOf(base string, models []string) func(*http.Request) string {
+	if len(models) == 0 {
+		all := inflight.LaneKey(base, "", nil)
+		return func(*http.Request) string { return all }
+	}
+	return clientwrap.LaneByModel(base, models...)
+}
+
+// passable makes an answer one that can be passed on, or returns why it cannot be.
+func passable(resp *http.Response) error {
+	if resp.StatusCode < 200 { // net/http panics at 000, and 101 would lead past the routes
+		return fmt.Errorf("it answers with the status %03d", resp.StatusCode)
+	}
+	if len(resp.Trailer) > 0 {
+		resp.Header.Del("Content-Length") // HTTP/1 has trailers behind chunks only
+	}
+	// An answer that comes while the body is still being sent, such as "too large":
+	// announcing the connection's end is the only way to make net/http write it without
+	// reading the rest of the body first, which is not its to read.
 	if u := uploadOf(resp.Request); u != nil && u.in.ProtoMajor == 1 && !u.over.Load() {
 		resp.Header.Set("Connection", "close")
 	}
 	return nil
+}
+
+// fromPeer is what net/http's errors repeat of an answer that is none: it may be
+// anybody's.
+var fromPeer = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|(header (?:initial )?line: ).*`)
+
+// withoutQuotes returns err's text without what the peer has sent.
+func withoutQuotes(err error) string {
+	return fromPeer.ReplaceAllString(err.Error(), "$1(not shown)")
 }
 
 // brokenUpload is the error of a call whose body could not be read.
@@ -123,18 +174,23 @@ func (e *brokenUpload) Unwrap() error { return e.cause }
 // upload is the body of a call on its way to the back end.
 type upload struct {
 	in   *http.Request // the call as it came in
-	over atomic.Bool   // the body was read to its end
-	left atomic.Bool   // the handler is done: nothing may be read any more
+	w    http.ResponseWriter
+	over atomic.Bool // the body was read to its end
+	left atomic.Bool // nothing may be read any more
+	cut  atomic.Bool // a Read was ended for that: net/http takes the client for gone
 	err  atomic.Pointer[error]
 
 	reading sync.Mutex // held by Read, so that finish can wait for it
+
+	mu   sync.Mutex
+	gone bool // the handler is done: w must not be touched
 }
 
 type uploadKey struct{}
 
 // newUpload returns a copy of r that has an upload for its body.
-func newUpload(r *http.Request) (*upload, *http.Request) {
-	u := &upload{in: r}
+func newUpload(w http.ResponseWriter, r *http.Request) (*upload, *http.Request) {
+	u := &upload{in: r, w: w}
 	r = r.WithContext(context.WithValue(r.Context(), uploadKey{}, u))
 	r.Body = u
 	return u, r
@@ -157,37 +213,73 @@ func (u *upload) Read(p []byte) (int, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		u.over.Store(true)
-	case err != nil:
+	case err == nil:
+	case u.left.Load() && isTimeout(err):
+		u.cut.Store(true)
+	default:
 		u.err.CompareAndSwap(nil, &err)
 	}
 	return n, err
 }
 
-// Close leaves the client's body alone. Closing it would wait for the rest of it; net/http
-// does that when the handler is done.
-func (u *upload) Close() error { return nil }
-
-// failure returns the error that reading has ended in, nil if there was none.
-func (u *upload) failure() error {
-	if u == nil {
-		return nil
-	}
-	if err := u.err.Load(); err != nil {
-		return *err
-	}
+// Close ends the reading and leaves the client's body alone. Closing that would wait for
+// the rest of it; net/http does so when the handler is done. A transport closes a body that
+// the back end does not want any more, and HTTP/2's then waits for the Read to end, which
+// would hold the call's slot.
+func (u *upload) Close() error {
+	u.finish()
 	return nil
 }
 
-// finish is for the end of the handler. A Read that still waits for the client would be
-// ended by net/http, which then forgets the bound on the rest of the body: so it ends
-// first.
-func (u *upload) finish(w http.ResponseWriter) {
+// blame returns err, the error of a call, as a *brokenUpload where its body could not be
+// read: what the transport makes of that depends on who notices first.
+func (u *upload) blame(err error) error {
+	if u == nil || err == nil {
+		return err
+	}
+	if cause := u.err.Load(); cause != nil {
+		return &brokenUpload{*cause}
+	}
+	return err
+}
+
+// isTimeout reports whether a Read ran into its deadline.
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, gate.SlowBody) || errors.As(err, &t) && t.Timeout()
+}
+
+// leave is for the end of the handler.
+func (u *upload) leave() {
+	u.finish()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.gone = true
+}
+
+// finish ends the reading. A Read that still waits for the client would be ended by
+// net/http at the end of the handler, which then forgets the bound on the rest of the body:
+// so it ends first. Until it has, the bound is set again and again: a Read that was about
+// to begin moves it to where the byte gate wants it.
+func (u *upload) finish() {
 	u.left.Store(true)
 	if u.over.Load() {
 		return
 	}
-	boundRest(w)
-	u.reading.Lock()
+	end := time.Now().Add(linger)
+	again := time.NewTicker(linger / 20)
+	defer again.Stop()
+	for u.bound(end); !u.reading.TryLock(); u.bound(end) {
+		<-again.C
+	}
 	defer u.reading.Unlock()
-	boundRest(w) // the byte gate takes the bound off at the end of a Read
+	u.bound(time.Now().Add(linger)) // the byte gate takes the bound off at the end of a Read
+}
+
+func (u *upload) bound(t time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.gone {
+		boundRest(u.w, t)
+	}
 }

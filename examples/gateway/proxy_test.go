@@ -19,7 +19,7 @@ import (
 // Calls of all three APIs, whole and streamed, arrive as they were sent, and their
 // answers come back as they were given, byte for byte.
 func TestCallsPassThrough(t *testing.T) {
-	for _, mode := range []string{"-framework=nethttp", "-bare"} {
+	for _, mode := range everyMode() {
 		back := models(t, 20*time.Millisecond)
 		a := start(t, "", mode, "-upstream", back.URL)
 		calls := 0
@@ -89,6 +89,13 @@ func TestCallsPassThroughChunked(t *testing.T) {
 
 // Events are passed on one by one, each before the next one exists.
 func TestEventsDoNotWait(t *testing.T) {
+	for _, mode := range everyMode() {
+		t.Run(strings.TrimPrefix(mode, "-"), func(t *testing.T) { eventsDoNotWait(t, mode) })
+	}
+}
+
+func eventsDoNotWait(t *testing.T, mode string) {
+	t.Helper()
 	next := make(chan string)
 	back := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -98,7 +105,7 @@ func TestEventsDoNotWait(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	}))
-	a := start(t, "", "-upstream", back.URL)
+	a := start(t, "", "-upstream", back.URL, mode)
 	got := make(chan *http.Response, 1)
 	go func() {
 		resp, err := a.client.Do(a.request("/v1/chat/completions", question(true, 0))) //nolint:bodyclose // it is, by who gets it
@@ -123,7 +130,9 @@ func TestEventsDoNotWait(t *testing.T) {
 	close(next)
 	_, err := lines.ReadByte()
 	require.ErrorIs(t, err, io.EOF)
-	a.untilZero()
+	if mode != "-bare" {
+		a.untilZero()
+	}
 }
 
 // The first token is there while the back end has an hour's work before it, and a
@@ -197,7 +206,7 @@ func TestBackEndUnreachable(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	for _, back := range []*spy{gone, mute} {
-		for _, mode := range []string{"-framework=nethttp", "-bare"} {
+		for _, mode := range everyMode() {
 			a := start(t, "", "-upstream", back.URL, mode)
 			for _, api := range apis {
 				for _, size := range []int{0, 2 * mib} {

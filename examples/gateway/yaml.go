@@ -51,8 +51,13 @@ func set(v reflect.Value, n *yaml.Node, path string) error {
 	case n.Tag == "!!null":
 		return fmt.Errorf("line %d: %s has no value", n.Line, path)
 	case isText:
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return set(v.Elem(), n, path)
 	case v.Kind() == reflect.Struct:
 		return setFields(v, n, path)
+	case v.Kind() == reflect.Map:
+		return setEntries(v, n, path)
 	case v.Kind() == reflect.Slice:
 		return setItems(v, n, path)
 	case v.CanInt() && n.Tag == "!!float":
@@ -86,6 +91,28 @@ func setFields(v reflect.Value, n *yaml.Node, path string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// setEntries replaces the map in v, whose keys are text.
+func setEntries(v reflect.Value, n *yaml.Node, path string) error {
+	if n.Kind != yaml.MappingNode {
+		return wrong(v, n, path, nil)
+	}
+	entries := reflect.MakeMap(v.Type())
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := fmt.Sprintf("%s[%.80q]", path, key.Value)
+		if entries.MapIndex(reflect.ValueOf(key.Value)).IsValid() {
+			return fmt.Errorf("line %d: the key %s is there twice", key.Line, at)
+		}
+		entry := reflect.New(v.Type().Elem()).Elem()
+		if err := set(entry, value, at); err != nil {
+			return err
+		}
+		entries.SetMapIndex(reflect.ValueOf(key.Value), entry)
+	}
+	v.Set(entries)
 	return nil
 }
 
@@ -154,7 +181,7 @@ func kindOf(v reflect.Value) string {
 		return "one value"
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		return "a duration such as 1m30s"
-	case v.Kind() == reflect.Struct:
+	case v.Kind() == reflect.Struct || v.Kind() == reflect.Map:
 		return "a mapping"
 	case v.Kind() == reflect.Slice:
 		return "a list"

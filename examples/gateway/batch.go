@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// batchAPI is the route of whole batches, one call for many prompts. Its errors, and
+// those of its items, have OpenAI's shape.
+var batchAPI = api{"/v1/batch", gate.OpenAI}
+
+// maxPrompts is how many prompts a batch may have.
+const maxPrompts = 100
+
+// batch is the body of POST /v1/batch.
+type batch struct {
+	Model   string   `json:"model"`
+	Prompts []string `json:"prompts"`
+}
+
+// batchAnswer is what that answers: a result for each prompt, in their order.
+type batchAnswer struct {
+	Model     string        `json:"model"`
+	Succeeded int           `json:"succeeded"`
+	Failed    int           `json:"failed"`
+	Results   []batchResult `json:"results"`
+}
+
+// batchResult is what became of one prompt: a response, or an error.
+type batchResult struct {
+	Index    int             `json:"index"`
+	Status   int             `json:"status"`             // that a call of its own would have had
+	Response json.RawMessage `json:"response,omitempty"` // the back end's chat completion, as it is
+	Error    json.RawMessage `json:"error,omitempty"`    // as in {"error": ...} of a call
+	// Reason says that headgate has refused the call, and why; RetryAfterS when it may be
+	// let in.
+	Reason      gate.Reason `json:"headgate_reason,omitempty"`
+	RetryAfterS int64       `json:"retry_after_s,omitempty"`
+}
+
+// batches makes a chat completion of every prompt, all at once: they are bulk work and
+// wait where others' are not kept waiting by them. The bytes of the body are held until
+// the answer.
+func (g *gateway) batches(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if refuse(w, r, err) {
+			return
+		}
+		if err != nil {
+			batchAPI.fail(w, r, problem{http.StatusBadRequest, "invalid_body", "the body ends early or is not well-formed"})
+			return
+		}
+		b, p := parseBatch(text)
+		if p != nil {
+			writeJSON(w, p.status, batchAPI.shape(*p))
+			return
+		}
+		ctx := gate.WithClass(apart(r.Context()), gate.Bulk)
+		answer := batchAnswer{Model: b.Model, Results: make([]batchResult, len(b.Prompts))}
+		var calls sync.WaitGroup
+		for i, prompt := range b.Prompts {
+			calls.Go(func() { answer.Results[i] = g.complete(ctx, r, i, b.Model, prompt) })
+		}
+		calls.Wait()
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // the client has left: nobody reads an answer
+		}
+		answer.write(w)
+	})
+}
+
+// parseBatch returns the batch that text holds, or what is wrong with it.
+func parseBatch(text []byte) (batch, *problem) {
+	var b batch
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&b)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("there is more after the JSON object")
+		}
+	}
+	wrong := ""
+	switch n := len(b.Prompts); {
+	case err != nil:
+		return b, &problem{http.StatusBadRequest, "invalid_json", `want {"model": "...", "prompts": ["...", ...]}: ` + batchFault(err)}
+	case b.Model == "":
+		wrong = "model is empty: want the name of a model"
+	case n == 0:
+		wrong = fmt.Sprintf("prompts is empty: want 1 to %d", maxPrompts)
+	case n > maxPrompts:
+		wrong = fmt.Sprintf("prompts has %d entries: want at most %d, send the others in another batch", n, maxPrompts)
+	default:
+		return b, nil
+	}
+	return b, &problem{http.StatusUnprocessableEntity, "invalid_batch", wrong}
+}
+
+// batchFault says what is wrong with the JSON, without Go's names for it.
+func batchFault(err error) string {
+	kind := (*json.UnmarshalTypeError)(nil)
+	switch {
+	case errors.Is(err, io.EOF):
+		return "the body is empty"
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Sprintf("%s has a value that is a JSON %s", kind.Field, kind.Value)
+	case errors.As(err, &kind):
+		return "the body is a JSON " + kind.Value
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// complete makes the call for one prompt of the batch in.
+func (g *gateway) complete(ctx context.Context, in *http.Request, i int, model, prompt string) batchResult {
+	resp, err := outgoing{g}.RoundTrip(g.completion(ctx, in, model, prompt))
+	if err != nil {
+		return g.incomplete(ctx, i, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // what matters of it was read
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return g.incomplete(ctx, i, err)
+	case len(text) > maxAnswer:
+		return failedPrompt(i, problem{http.StatusBadGateway, "answer_too_large", fmt.Sprintf("the upstream's answer has more than %d bytes", maxAnswer)})
+	case resp.StatusCode == http.StatusOK && json.Valid(text):
+		return batchResult{Index: i, Status: resp.StatusCode, Response: text}
+	}
+	var says struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(text, &says) == nil && resp.StatusCode >= 400 && len(says.Error) > 0 {
+		return batchResult{Index: i, Status: resp.StatusCode, Error: says.Error}
+	}
+	return failedPrompt(i, problem{http.StatusBadGateway, "upstream_answer", fmt.Sprintf("the upstream's answer is no chat completion, its status is %d", resp.StatusCode)})
+}
+
+// incomplete is what a prompt gets that has no answer.
+func (g *gateway) incomplete(ctx context.Context, i int, err error) batchResult {
+	if rej := (*gate.Rejection)(nil); errors.As(err, &rej) {
+		text, _ := rej.Render(batchAPI.format)
+		r := batchResult{Index: i, Status: rej.Status(), Error: errorIn(text), Reason: rej.Reason}
+		r.RetryAfterS, _ = strconv.ParseInt(rej.RetryAfterSeconds(), 10, 64) // "" reads 0, which is left out
+		return r
+	}
+	if ctx.Err() != nil {
+		return batchResult{Index: i} // the client has left: nobody reads it
+	}
+	return failedPrompt(i, g.unanswered(batchAPI.path, err))
+}
+
+func failedPrompt(i int, p problem) batchResult {
+	text, err := json.Marshal(batchAPI.shape(p))
+	if err != nil {
+		panic(err) // it is strings only
+	}
+	return batchResult{Index: i, Status: p.status, Error: errorIn(text)}
+}
+
+// errorIn returns what stands under "error" in an answer of our own.
+func errorIn(text []byte) json.RawMessage {
+	var says struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(text, &says); err != nil {
+		panic(err) // it is ours
+	}
+	return says.Error
+}
+
+// completion is the call for one prompt. It presents what its batch presents.
+func (g *gateway) completion(ctx context.Context, in *http.Request, model, prompt string) *http.Request {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	body, err := json.Marshal(struct {
+		Model    string    `json:"model"`
+		Messages []message `json:"messages"`
+	}{model, []message{{"user", prompt}}})
+	if err != nil {
+		panic(err) // it is strings only
+	}
+	chat := apis[0]
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, chat.path, bytes.NewReader(body))
+	if err != nil {
+		panic(err) // both are constant
+	}
+	out.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {in.UserAgent()}}
+	if key := in.Header.Values("Authorization"); len(key) > 0 {
+		out.Header["Authorization"] = key
+	}
+	g.backend.rewrite(chat, &httputil.ProxyRequest{In: in, Out: out})
+	return out
+}
+
+// write answers with 200 where anything has succeeded. Else the status is the one that
+// all results have, or 502; where all were refused, the answer is marked as one refusal
+// is that stands alone.
+func (b *batchAnswer) write(w http.ResponseWriter) {
+	first, same, refused, retry := b.Results[0], true, 0, int64(0)
+	for _, r := range b.Results {
+		if r.Error == nil {
+			b.Succeeded++
+		} else {
+			b.Failed++
+		}
+		if r.Reason != "" {
+			refused++
+		}
+		same = same && r.Status == first.Status
+		retry = max(retry, r.RetryAfterS)
+	}
+	status := http.StatusOK
+	if b.Succeeded == 0 {
+		status = first.Status
+		if !same {
+			status = http.StatusBadGateway
+		}
+	}
+	if refused == len(b.Results) {
+		w.Header().Set(gate.MarkerHeader, string(first.Reason))
+		if retry > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(retry, 10))
+		}
+	}
+	writeJSON(w, status, b)
+}
