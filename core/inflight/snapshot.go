@@ -124,17 +124,12 @@ func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
 		WouldAdmit:  ln.would.admit.Load(), WouldQueue: ln.would.queue.Load(), WouldRefuse: ln.would.refuse.Load(),
 	}
 	e := evidence{
-		inflight: s.Inflight, queued: s.Queued, queuedFor: q.WaitingSince, p90: w.P90, slow: c.SlowWait,
+		inflight: s.Inflight, queued: s.Queued, queuedFor: q.WaitingSince, room: ln.hasRoom(q), p90: w.P90, slow: c.SlowWait,
 	}
 	e.answers, e.bad = ln.answers.lastMinute(now)
 	var queued [waitq.Classes]int64
-	for i := waitq.Classes - 1; i >= 0; i-- {
+	for i := range waitq.Classes {
 		queued[i] = int64(q.Waiting[i])
-		if queued[i] > 0 {
-			// In the end that of the highest class that waits. Whoever has room does not
-			// wait, but in a pause: without one, room is a slot that is just handed on.
-			e.room = q.Paused > 0 && ln.q.Room(i)
-		}
 		s.Granted += q.Immediate[i] + q.Outcomes[i][waitq.Granted]
 	}
 	for i, r := range reasons {
@@ -149,6 +144,18 @@ func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
 	s.QueuedByPriority = byClass(queued)
 	s.Saturated, s.Verdict = e.saturated(), e.verdict()
 	return s
+}
+
+// hasRoom reports whether a slot is free for the highest class that waits. Whoever has
+// room does not wait, but in a pause: without one, a slot that is free is just being
+// handed on.
+func (ln *lane) hasRoom(q waitq.Snapshot) bool {
+	for i, n := range q.Waiting {
+		if n > 0 {
+			return q.Paused > 0 && ln.q.Room(i)
+		}
+	}
+	return false
 }
 
 // held is how many slots each class holds: of the leases without a slot, which shadow

@@ -251,3 +251,28 @@ func TestFrameworksAnswerAlike(t *testing.T) {
 		})
 	}
 }
+
+// Informational answers of the back end reach the client as such, and the answer behind
+// them keeps its status.
+func TestEarlyAnswersPass(t *testing.T) {
+	back := listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		http.Error(w, "gone", http.StatusGone)
+	}))
+	for _, mode := range everyMode() {
+		t.Run(strings.TrimPrefix(mode, "-"), func(t *testing.T) {
+			c := start(t, "", "-upstream", back.URL, mode).dial()
+			c.post("/v1/responses", "Content-Length: 2")
+			c.say("{}")
+			hint, _ := c.answer()
+			assert.Equal(t, http.StatusEarlyHints, hint.StatusCode)
+			assert.Equal(t, "</style.css>", hint.Header.Get("Link"))
+			resp, text := c.answer()
+			assert.Equal(t, http.StatusGone, resp.StatusCode)
+			assert.Equal(t, "gone\n", text)
+			assert.Empty(t, resp.Header.Get("Link"))
+		})
+	}
+}

@@ -22,15 +22,16 @@ import (
 type verdict string
 
 const (
-	answered verdict = "answered" // 200 with the right byte count and digest
+	answered verdict = "answered" // 200 with the right byte count and digest, or a chat completion
 	refused  verdict = "refused"  // an answer that names headgate's reason, or has a status that another library refuses with
 	wrong    verdict = "wrong"    // any other answer
 	lost     verdict = "lost"     // no answer, or one cut short
 )
 
-// outcome is what became of a call.
+// outcome is what became of a call, or of one of its parts.
 type outcome struct {
 	at      time.Duration // when the call was due
+	kind    kind
 	size    int64         // of its body
 	took    time.Duration // from then to the end of the answer
 	verdict verdict
@@ -59,14 +60,23 @@ func newClient(base string, p pool) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// do sends one call that is due at this time, and returns what became of it.
-func (c *client) do(ctx context.Context, k call, due time.Time) outcome {
+// do sends one call that is due at this time, and returns what became of it, or of each
+// of its parts.
+func (c *client) do(ctx context.Context, k call, due time.Time) []outcome {
 	ctx, cancel := context.WithTimeout(ctx, k.hold+patience)
 	defer cancel()
-	o := outcome{at: k.at, size: k.size}
-	o.verdict, o.why = c.send(ctx, k, due)
-	o.took = time.Since(due)
-	return o
+	var ends []outcome
+	if k.kind == echoed {
+		v, why := c.send(ctx, k, due)
+		ends = alike(k, v, why)
+	} else {
+		ends = c.ask(ctx, k)
+	}
+	took := time.Since(due)
+	for i := range ends {
+		ends[i].at, ends[i].kind, ends[i].size, ends[i].took = k.at, k.kind, k.size, took
+	}
+	return ends
 }
 
 func (c *client) send(ctx context.Context, k call, due time.Time) (verdict, string) {

@@ -19,6 +19,9 @@ type call struct {
 	size int64         // bytes of its body
 	rate int64         // bytes per second at which the body is there to send, 0 = at once
 
+	kind    kind
+	prompts int // of a panel
+
 	from int    // where in the pool its body begins
 	sum  string // SHA-256 of its body, in hex
 }

@@ -92,6 +92,7 @@ const (
 	starting  = "starting"
 	sending   = "sending"
 	answering = "answering"
+	settling  = "settling" // the back end works on
 	stopping  = "stopping"
 	over      = "over"
 )
@@ -118,16 +119,18 @@ func (s *stage) enter(phase string) {
 	s.phase = phase
 }
 
-// do counts a request from when it is sent to when send returns what became of it.
-func (s *stage) do(send func() outcome) outcome {
+// do counts n requests that are sent together, until send returns what became of each.
+func (s *stage) do(n int, send func() []outcome) []outcome {
 	s.mu.Lock()
-	s.sent++
+	s.sent += n
 	s.mu.Unlock()
-	o := send()
+	ends := send()
 	s.mu.Lock()
-	s.ended[o.verdict]++
-	s.mu.Unlock()
-	return o
+	defer s.mu.Unlock()
+	for _, o := range ends {
+		s.ended[o.verdict]++
+	}
+	return ends
 }
 
 // String says how it stands. Who waits has been sent and has no answer yet: it may be

@@ -24,6 +24,11 @@ type scenario struct {
 	limit int
 	// plan makes the requests, in any order. The same r makes the same plan.
 	plan func(r *rand.Rand, length time.Duration) []call
+	// columns are those of its table, nil = of one about bodies.
+	columns func(peers bool) []column
+	// backEnd is what the app calls, nil = nothing. Other libraries do not play where there
+	// is one: they limit what comes in, not what goes out.
+	backEnd *backEnd
 	// sizes and hold stand in for what a trace does not have.
 	sizes sizes
 	hold  time.Duration
@@ -31,7 +36,7 @@ type scenario struct {
 
 // scenarios are all there are, in the order in which -scenario all plays them.
 func scenarios() []scenario {
-	return []scenario{bodies()}
+	return []scenario{bodies(), retry()}
 }
 
 // everything is the name that stands for all scenarios.

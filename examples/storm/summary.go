@@ -24,6 +24,9 @@ type row struct {
 
 	all, small latency // of those answered, and of those with small bodies
 	end        string
+
+	back *backEndResult // nil = the scenario has none
+	chat latency        // how long chats waited
 }
 
 // counts says how many there are of what.
@@ -93,20 +96,27 @@ func summarise(r result) row {
 	if r.died > 0 {
 		w.end += " after " + seconds(r.died)
 	}
-	w.all, w.small = latencyOf(r.outcomes, math.MaxInt64), latencyOf(r.outcomes, smallBytes)
+	w.all = latencyOf(r.outcomes, math.MaxInt64)
+	if w.back = r.back; w.back != nil {
+		w.chat = spread(chatWaits(r.outcomes, w.back.service))
+	} else {
+		w.small = latencyOf(r.outcomes, smallBytes)
+	}
 	return w
 }
 
 // latency is how long the answered took, from when a request was due to the end of its
-// answer.
+// answer, or how long chats waited.
 type latency struct {
 	n                  int // of them; 0 = the rest says nothing
 	p50, p90, p99, max time.Duration
 }
 
 // latencyOf is of the answered with bodies below a size.
-func latencyOf(outcomes []outcome, below int64) latency {
-	took := latencies(outcomes, below)
+func latencyOf(outcomes []outcome, below int64) latency { return spread(latencies(outcomes, below)) }
+
+// spread is of any times, sorted.
+func spread(took []time.Duration) latency {
 	return latency{
 		n: len(took), p50: percentile(took, 0.50), p90: percentile(took, 0.90), p99: percentile(took, 0.99), max: percentile(took, 1),
 	}

@@ -18,9 +18,9 @@ type column struct {
 	cell func(w row) string
 }
 
-// columns are the table's, with those that only other libraries need where there are
-// any.
-func columns(peers bool) []column {
+// bodyColumns are those of scenarios about bodies, with those that only other libraries
+// need where there are any.
+func bodyColumns(peers bool) []column {
 	inFlight := "bare: body bytes sent for requests that are not over, counted by the client; " +
 		"headgate: inflight_bytes of its status, every " + period.String()
 	whoRefused := "answered with a Headgate-Reason, by reason"
