@@ -23,15 +23,8 @@ var apis = []api{
 
 // formatOf returns the shape in which the clients of a path read refusals.
 func formatOf(path string) gate.Format {
-	for _, a := range apis {
-		if a.path == path {
-			return a.format
-		}
-	}
-	if path == batchAPI.path {
-		return batchAPI.format
-	}
-	return gate.Problem
+	a, _ := apiAt(path)
+	return a.format // gate.Problem where there is none
 }
 
 // problem is an answer of the gateway that is no refusal of a gate.

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-go/headgate/core/gate"
 )
 
-// What the frameworks share that route by themselves.
+// What the frameworks share beside the routes' own work.
 
 const (
 	echoPath   = "/echo"
@@ -18,16 +18,19 @@ const (
 
 // apiAt returns the API that has a path.
 func apiAt(path string) (api, bool) {
-	for _, a := range append([]api{batchAPI}, apis...) {
+	for _, a := range apis {
 		if a.path == path {
 			return a, true
 		}
+	}
+	if path == batchAPI.path {
+		return batchAPI, true
 	}
 	return api{}, false
 }
 
 // calls returns what POST answers under the paths of the APIs. What a gate refuses is
-// handed to refuse, which finds the framework's own context by nativeOf.
+// handed to refuse, which may find the framework's own context by nativeOf.
 func (g *gateway) calls(refuse func(http.ResponseWriter, *http.Request, error) bool) map[string]http.Handler {
 	m := map[string]http.Handler{batchAPI.path: g.admitted(batchAPI, g.batches(refuse))}
 	for _, a := range apis {

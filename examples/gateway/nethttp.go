@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -15,8 +13,8 @@ import (
 // netHTTP serves the routes with net/http alone.
 func netHTTP(g *gateway) server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /echo", echo)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("POST "+echoPath, echo)
+	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	for _, path := range []string{statusPath, inflightPath} {
@@ -26,12 +24,11 @@ func netHTTP(g *gateway) server {
 			writeJSON(w, http.StatusOK, read())
 		})
 	}
-	for _, a := range apis {
-		mux.Handle("POST "+a.path, g.admitted(a, g.proxy(a, httpgate.Refuse)))
-		mux.Handle(a.path, onlyPost(a))
+	for path, h := range g.calls(httpgate.Refuse) {
+		mux.Handle("POST "+path, h)
+		a, _ := apiAt(path)
+		mux.Handle(path, onlyPost(a))
 	}
-	mux.Handle("POST "+batchAPI.path, g.admitted(batchAPI, g.batches(httpgate.Refuse)))
-	mux.Handle(batchAPI.path, onlyPost(batchAPI))
 	if g.hg == nil {
 		return g.newServer(answeredFirst(mux))
 	}
@@ -41,7 +38,7 @@ func netHTTP(g *gateway) server {
 // admitBytes puts the byte gate in front of all routes. What it refuses has the shape
 // that the path's clients read: a middleware for each shape, around the same mux.
 func (g *gateway) admitBytes(mux *http.ServeMux) http.Handler {
-	var behind [gate.Anthropic + 1]http.Handler
+	var behind [formats]http.Handler
 	for f := range behind {
 		behind[f] = httpgate.WithConfig(httpgate.Config{
 			Gate:   g.hg.Bytes,
@@ -49,11 +46,8 @@ func (g *gateway) admitBytes(mux *http.ServeMux) http.Handler {
 			// A report must not count itself.
 			Skip: func(r *http.Request) bool { return g.report(r.URL.Path) != nil },
 			// The mux has not routed yet where the gate decides.
-			Route: func(r *http.Request) string { _, pattern := mux.Handler(r); return pattern },
-			OnDecision: func(d httpgate.Decision) {
-				g.log.LogAttrs(context.Background(), slog.LevelDebug, "decision", slog.String("method", d.Method),
-					slog.String("route", d.Route), slog.Duration("waited", d.Waited), slog.Any("error", d.Err))
-			},
+			Route:      func(r *http.Request) string { _, pattern := mux.Handler(r); return pattern },
+			OnDecision: func(d httpgate.Decision) { g.decided(d.Method, d.Route, d.Waited, d.Err) },
 		})(answeredFirst(mux))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

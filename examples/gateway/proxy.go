@@ -206,7 +206,12 @@ func uploadOf(r *http.Request) *upload {
 func (u *upload) Read(p []byte) (int, error) {
 	u.reading.Lock()
 	defer u.reading.Unlock()
-	if u.left.Load() {
+	switch {
+	case u.over.Load():
+		// The transport looks for more behind the last byte. net/http has closed the body by
+		// then if the answer has begun, and its error would cut that answer.
+		return 0, io.EOF
+	case u.left.Load():
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := u.in.Body.Read(p)

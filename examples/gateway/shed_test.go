@@ -168,10 +168,12 @@ func TestNothingIsRefused(t *testing.T) {
 
 // At level debug the log says what was decided about each request, by its route.
 func TestDecisionsAreLogged(t *testing.T) {
-	a := start(t, "log_level: debug\nadmission: {hard_max_body_bytes: 4}")
-	a.do(http.MethodPost, "/echo", strings.NewReader("secret"))
-	a.do("BREW", "/secret", nil)
-	a.logs(`msg=decision method=POST route="POST /echo" waited=0s error="refused locally`)
-	a.logs(`msg=decision method=other route=unmatched waited=0s error=<nil>`)
-	assert.NotContains(t, a.log.String(), "secret")
+	for _, mode := range everyFramework() {
+		a := start(t, "log_level: debug\nadmission: {hard_max_body_bytes: 4}", mode)
+		a.do(http.MethodPost, "/echo", strings.NewReader("secret"))
+		a.do("BREW", "/secret", nil)
+		a.logs(`msg=decision method=POST route="POST /echo" waited=0s error="refused locally`)
+		a.logs(`msg=decision method=other route=unmatched waited=0s error=<nil>`)
+		assert.NotContains(t, a.log.String(), "secret")
+	}
 }

@@ -101,10 +101,10 @@ func TestBytesStayChargedBetweenAttempts(t *testing.T) {
 			w.WriteHeader(500)
 			return
 		}
-		<-next
+		answerAt(next)(w, r)
 		w.Header().Set("Content-Type", "text/event-stream")
 		_ = http.NewResponseController(w).Flush()
-		<-next
+		answerAt(next)(w, r)
 	}))
 	a := start(t, "upstream: {attempts: 2}\ninflight: {max_inflight: 1}", "-upstream", back.URL)
 	var call sync.WaitGroup

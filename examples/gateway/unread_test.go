@@ -45,8 +45,8 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 				c := a.dial()
 				c.say(line + " HTTP/1.1\r\nHost: test\r\n" + framing + "\r\n\r\n1\r\n") // and no more
 				resp, _ := c.answer()
-				assert.Equal(t, status, resp.StatusCode, "%s %s", line, framing)
-				assert.True(t, resp.Close, "%s %s", line, framing)
+				assert.Equal(t, status, resp.StatusCode, "%s %s %s", mode, line, framing)
+				assert.True(t, resp.Close, "%s %s %s", mode, line, framing)
 				conns = append(conns, c)
 			}
 		}
@@ -119,6 +119,34 @@ func TestFinishBoundsAReadThatJustBegins(t *testing.T) {
 		_, err := r.Body.Read(make([]byte, 1))
 		require.ErrorIs(t, err, http.ErrBodyReadAfterClose)
 	})
+}
+
+// closedBody is a body that is closed behind its last byte, as net/http does when an
+// answer begins.
+type closedBody struct{ over bool }
+
+func (b *closedBody) Read(p []byte) (int, error) {
+	if b.over {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	b.over = true
+	return copy(p, "x"), io.EOF
+}
+func (b *closedBody) Close() error { return nil }
+
+// The transport reads once more behind the last byte of a body, while its answer is
+// passed on or after it. That is no error, which would cut the answer.
+func TestReadBehindTheEnd(t *testing.T) {
+	u, r := newUpload(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/messages", &closedBody{}))
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	assert.Equal(t, "x", string(body))
+	for range 2 {
+		_, err = r.Body.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		u.leave()
+	}
+	require.Nil(t, u.err.Load())
 }
 
 // Trailers of a call are dropped, with their announcement: what may not come in a header
