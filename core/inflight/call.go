@@ -35,7 +35,8 @@ type ticket struct {
 type asked struct {
 	limiter *Limiter
 	lane    string          // its key
-	refused *gate.Rejection // what it has said, nil if it gave one
+	served  bool            // it has given one
+	refused *gate.Rejection // what it has said, nil if it has refused none
 }
 
 // maxAsked is how many lanes a ticket remembers.
@@ -74,6 +75,7 @@ func (l *Limiter) Do(ctx context.Context, lane string, fn func(context.Context) 
 		c.ticket = new(ticket)
 	}
 	if outer := up.adopt(ctx, l, c.slot.lane); outer != nil {
+		c.note(l, c.slot.lane, nil)
 		c.slot.lease, c.slot.retry = outer.lease, outer.retry
 	} else {
 		r := gate.Request{Lane: lane}
@@ -128,6 +130,7 @@ func (l *Limiter) acquireCall(ctx context.Context, c *call, r *gate.Request, cla
 		if r.Retry && !s.retry {
 			l.find(r.Lane).retried(class)
 		}
+		c.note(l, s.lane, nil)
 		return s.lease, nil
 	}
 	return l.acquireUnder(ctx, c, r, class)
@@ -137,64 +140,75 @@ func (l *Limiter) acquireCall(ctx context.Context, c *call, r *gate.Request, cla
 // call before. r.Retry says afterwards whether that was a retry.
 func (l *Limiter) acquireUnder(ctx context.Context, c *call, r *gate.Request, class int) (gate.Lease, error) {
 	lane, ln := canonical(r.Lane), l.find(r.Lane)
-	again, refused := c.ask(l, lane)
-	if r.Retry = again || r.Retry; r.Retry {
+	before, again := c.ask(l, lane)
+	if r.Retry || before.served {
 		ln.retried(class)
+	} else if again {
+		ln.retries.Add(1) // of what never came to the back end: it is not to blame
 	}
-	if refused != nil && l.set.Load().Mode == gate.Enforce && !ln.set.Load().off() {
+	r.Retry = r.Retry || again
+	if before.refused != nil && l.set.Load().Mode == gate.Enforce && !ln.set.Load().off() {
 		ln.repeats.Add(1)
-		return gate.Lease{}, refused
+		return gate.Lease{}, before.refused
 	}
 	lease, err := l.acquire(ctx, c.ticket, r, class)
-	if err != nil {
-		c.note(l, lane, err)
-	} else {
+	if err == nil {
 		c.spend(lease.Waited())
 	}
+	c.note(l, lane, err)
 	return lease, err
 }
 
-// ask notes that the call asks a lane, and returns whether it has before, and what the
-// lane has refused it with.
-func (t *ticket) ask(l *Limiter, lane string) (again bool, refused *gate.Rejection) {
+// ask notes that the call asks a lane, and returns what was known of it before, and
+// whether it was asked before.
+func (t *ticket) ask(l *Limiter, lane string) (before asked, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	n := len(t.asked)
 	if a := t.askedLocked(l, lane); a != nil {
-		return true, a.refused
+		before = *a
+		again = len(t.asked) == n
 	}
-	if t.asked == nil {
-		t.asked = t.first[:0]
-	}
-	if len(t.asked) < maxAsked {
-		t.asked = append(t.asked, asked{limiter: l, lane: lane})
-	}
-	return false, nil
+	return before, again
 }
 
+// note keeps how asking a lane has ended: with a slot, or with a refusal that will be no
+// other when the call asks again. What the caller's own context says may be different
+// then.
+func (t *ticket) note(l *Limiter, lane string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.askedLocked(l, lane)
+	if a == nil {
+		return
+	}
+	if err == nil {
+		a.served = true
+		return
+	}
+	if rej, ok := err.(*gate.Rejection); ok {
+		switch rej.Reason {
+		case gate.QueueFull, gate.QueueTimeout, gate.Displaced, gate.ShuttingDown:
+			a.refused = rej
+		}
+	}
+}
+
+// askedLocked is what is known of a lane; nil if it is one too many.
 func (t *ticket) askedLocked(l *Limiter, lane string) *asked {
 	for i := range t.asked {
 		if a := &t.asked[i]; a.limiter == l && a.lane == lane {
 			return a
 		}
 	}
-	return nil
-}
-
-// note keeps a refusal that will be no other when the call asks again. What the
-// caller's own context says may be different then.
-func (t *ticket) note(l *Limiter, lane string, err error) {
-	rej, ok := err.(*gate.Rejection)
-	if !ok {
-		return
+	if t.asked == nil {
+		t.asked = t.first[:0]
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch rej.Reason {
-	case gate.QueueFull, gate.QueueTimeout, gate.Displaced, gate.ShuttingDown:
-		if a := t.askedLocked(l, lane); a != nil {
-			a.refused = rej
-		}
+	if len(t.asked) == maxAsked {
+		return nil
 	}
+	t.asked = append(t.asked, asked{limiter: l, lane: lane})
+	return &t.asked[len(t.asked)-1]
 }
 
 // spend counts a stay in a queue and returns how long the call has stood in queues in

@@ -35,6 +35,59 @@ func TestD9RefusalsAreNoSamples(t *testing.T) {
 	})
 }
 
+// D9: a call that is retried because it was refused here, or gave up in the queue here,
+// is no evidence against the back end. One that got as far is.
+func TestD9RetriesOfRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, func(c *Config) { c.MaxInflight, c.InteractiveReserve, c.MaxQueue = 2, 0, 1 })
+		defer l.Close()
+		a, b := take(t, l, gate.Default), take(t, l, gate.Default)
+		c := newCrowd(t, l)
+		c.ask("fills the queue", context.Background(), gate.Request{Class: gate.Interactive})
+		var refused, gaveUp []context.Context
+		for range 9 {
+			call := WithCall(context.Background())
+			if _, err := l.Acquire(call, gate.Request{Lane: llm}); !errors.Is(err, gate.QueueFull) {
+				t.Fatal(err)
+			}
+			refused = append(refused, call)
+		}
+		a.Release()
+		synctest.Wait()
+		for range 9 {
+			call := WithCall(context.Background())
+			attempt, cancel := context.WithTimeout(call, time.Second)
+			if _, err := l.Acquire(attempt, gate.Request{Lane: llm}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			cancel()
+			gaveUp = append(gaveUp, call)
+		}
+		b.Release()
+		c.finish()
+		for i, call := range append(refused, gaveUp...) {
+			lease, err := l.Acquire(call, gate.Request{Lane: llm})
+			if (err != nil) != (i < len(refused)) {
+				t.Errorf("call %d: %v", i, err)
+			}
+			lease.Release()
+		}
+		if s := state(t, l); s.Verdict != Idle || s.Retries != 18 || s.RepeatSheds != 9 {
+			t.Errorf("%s, %d retries, %d refused again", s.Verdict, s.Retries, s.RepeatSheds)
+		}
+		for _, call := range gaveUp {
+			lease, err := l.Acquire(call, gate.Request{Lane: llm})
+			if err != nil {
+				t.Error(err)
+			}
+			lease.Release()
+		}
+		if s := state(t, l); s.Verdict != UpstreamDegraded || s.Retries != 27 {
+			t.Errorf("%s, %d retries", s.Verdict, s.Retries)
+		}
+	})
+}
+
 // D10: a client that cancels 1000 calls changes neither the limit nor what is said of the
 // back end, be it in the queue or in flight.
 func TestD10CancelsAreNoAnswers(t *testing.T) {

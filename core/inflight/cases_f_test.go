@@ -14,6 +14,8 @@ import (
 	"github.com/headgate-go/headgate/core/gate"
 )
 
+func noMap() map[string]int { return nil }
+
 // F1, F2, F4, F22, F19: however a call ends below Do, its slot is back, once, and what
 // it ended with goes on unchanged. What asks below it may have the slot or not.
 func TestF2EveryEnd(t *testing.T) {
@@ -23,7 +25,7 @@ func TestF2EveryEnd(t *testing.T) {
 		"string":     func() error { panic("boom") },
 		"error ends": func() error { panic(boom) },
 		"abort":      func() error { panic(http.ErrAbortHandler) },
-		"nil map":    func() error { var m map[string]int; m["a"]++; return nil },
+		"nil map":    func() error { noMap()["a"]++; return nil },
 		"goexit":     func() error { runtime.Goexit(); return nil },
 	}
 	for name, end := range ends {

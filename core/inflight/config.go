@@ -16,7 +16,8 @@ import (
 // which names it.
 type Config struct {
 	// Mode says whether limits are enforced. Default enforce. Off counts what is in
-	// flight and no more.
+	// flight and no more. Shadow keeps books of what enforce would have done; what it
+	// has admitted beyond them is not in flight for a mode that comes after it.
 	Mode gate.Mode `yaml:"mode"`
 	// MaxInflight is the number of slots of each lane. Default 0 = off: every call
 	// is admitted and counted.
@@ -37,7 +38,8 @@ type Config struct {
 	SlowWait time.Duration `yaml:"slow_wait"`
 	// MaxLanes bounds the lanes that exist at once. Default 1000. 0 is an error.
 	MaxLanes int `yaml:"max_lanes"`
-	// Lanes are exceptions, by lane key. Default none.
+	// Lanes are exceptions, by lane key, as LaneKey writes it where it makes the keys.
+	// Default none.
 	Lanes map[string]Override `yaml:"lanes"`
 }
 

@@ -42,5 +42,6 @@
 //
 // There are at most MaxLanes; an idle one makes way for a new one. When all are in
 // use, further keys share the lane "other", so that a client that can choose keys
-// cannot choose how much it sends.
+// cannot choose how much it sends. What is said of that key, by an override or
+// SetLimit, goes for that lane, and it counts for no lane of MaxLanes.
 package inflight

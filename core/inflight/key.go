@@ -35,7 +35,7 @@ func LaneKey(base, model string, models []string) string {
 func baseOf(base string) string {
 	u, err := url.Parse(base)
 	switch {
-	case err == nil && u.Host != "" && !strings.Contains(u.Path, "@"): // after one there may be the real host
+	case err == nil && u.Host != "" && !strings.Contains(u.Path+u.RawQuery+u.Fragment, "@"): // after one there may be the real host
 		return hostOf(u) + strings.TrimRight(u.EscapedPath(), "/")
 	case strings.Trim(base, plainName) == "":
 		return strings.TrimRight(base, "/")

@@ -38,13 +38,18 @@ func TestLaneKey(t *testing.T) {
 }
 
 func TestLaneKeyKeepsNoSecret(t *testing.T) {
-	f := func(user, pass, query string) bool {
-		clean := func(s string) string { return "S" + strings.NewReplacer("/", "", "|", "").Replace(s) + "ecret" }
-		u, p, q := clean(user), clean(pass), clean(query)
-		key := LaneKey("https://"+u+":"+p+"@host/v1?k="+q, "m", nil)
-		return !strings.Contains(key, "ecret") && !strings.Contains(key, "S") && strings.HasSuffix(key, "|other")
+	const odd = "?#@:/|%[] \x00\xff1a"
+	f := func(user, pass, query []byte) bool {
+		part := func(b []byte) string { // with characters that end one part of a URL, where it does not expect them
+			for i := range b {
+				b[i] = odd[int(b[i])%len(odd)]
+			}
+			return "zq" + string(b) + "zq"
+		}
+		key := LaneKey("https://"+part(user)+":"+part(pass)+"@host/v1?k="+part(query), "m", nil)
+		return !strings.Contains(strings.ToLower(key), "zq") && strings.HasSuffix(key, "|other")
 	}
-	if err := quick.Check(f, nil); err != nil {
+	if err := quick.Check(f, &quick.Config{MaxCount: 2000}); err != nil {
 		t.Error(err)
 	}
 }
@@ -64,7 +69,7 @@ func TestCanonicalKeys(t *testing.T) {
 	}
 	f := func(b []byte, n uint16) bool {
 		c := canonical(strings.Repeat(string(b), int(n)%200))
-		return c != "" && len(c) <= 3*maxKey && utf8.ValidString(c) && canonical(c) == c || len(c) > maxKey
+		return c != "" && len(c) <= maxKey && utf8.ValidString(c) && canonical(c) == c
 	}
 	if err := quick.Check(f, nil); err != nil {
 		t.Error(err)

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,19 +40,26 @@ func (l *Limiter) find(key string) *lane {
 }
 
 // make returns the lane for a canonical key. When there are as many lanes as may
-// be, an idle one makes way; if none is idle it is the overflow lane.
+// be, an idle one makes way; if none is idle it is the overflow lane, which is also
+// that of the key "other".
 func (l *Limiter) make(key string) *lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.makeLocked(key)
+}
+
+func (l *Limiter) makeLocked(key string) *lane {
 	if ln, ok := l.lanes.Load(key); ok {
 		return ln.(*lane)
 	}
-	if len(l.order) >= l.set.Load().MaxLanes && !l.evictLocked() {
+	if key == other || !l.roomLocked() {
 		if l.over == nil {
 			l.over = l.openLocked(other)
+			l.lanes.Store(other, l.over)
 		}
 		return l.over
 	}
+	key = strings.Clone(key) // it may be a part of something large
 	ln := l.openLocked(key)
 	l.order = append(l.order, ln)
 	l.lanes.Store(key, ln)
@@ -77,17 +85,37 @@ func (l *Limiter) openLocked(key string) *lane {
 	return ln
 }
 
+// roomLocked makes room for one lane more, and reports whether there is any. Of more
+// lanes than may be, as after a reload, it ends all that are idle.
+func (l *Limiter) roomLocked() bool {
+	most := l.set.Load().MaxLanes
+	for len(l.order) >= most && l.evictLocked() {
+	}
+	return len(l.order) < most
+}
+
 // evictLocked ends one lane in which nothing is held and nobody waits, and reports
-// whether there was one. A lane that the sweep has found idle goes first.
+// whether there was one. A lane that the sweep has found idle goes first. One that is
+// paused stays: the pause is not to be had by asking for other lanes. Lanes in use are
+// only looked at, since a client that invents keys may make this run for each request.
 func (l *Limiter) evictLocked() bool {
-	for _, anyIdle := range []bool{false, true} {
-		for range l.order {
-			l.hand = (l.hand + 1) % len(l.order)
-			ln := l.order[l.hand]
-			if (anyIdle || ln.idle > 0) && ln.q.Retire() {
-				l.removeLocked(l.hand)
-				return true
-			}
+	idle := false
+	for range l.order {
+		l.hand = (l.hand + 1) % len(l.order)
+		ln := l.order[l.hand]
+		if !ln.q.Idle() {
+			continue
+		}
+		if idle = true; ln.idle > 0 && ln.q.Retire() {
+			l.removeLocked(l.hand)
+			return true
+		}
+	}
+	for i := 0; idle && i < len(l.order); i++ {
+		l.hand = (l.hand + 1) % len(l.order)
+		if ln := l.order[l.hand]; ln.q.Idle() && ln.q.Retire() {
+			l.removeLocked(l.hand)
+			return true
 		}
 	}
 	return false

@@ -156,7 +156,9 @@ func TestMemoryOfAnIdleLane(t *testing.T) {
 		for i := range keys {
 			keys[i] = fmt.Sprint("key ", i)
 		}
-		runtime.GC()
+		for range 3 { // what other tests have left in pools takes two to go
+			runtime.GC()
+		}
 		runtime.ReadMemStats(&before)
 		for _, key := range keys {
 			lease, err := l.Acquire(context.Background(), gate.Request{Lane: key})
@@ -175,14 +177,18 @@ func TestMemoryOfAnIdleLane(t *testing.T) {
 		}
 		time.Sleep(idleAfter + 2*sweepEvery)
 		synctest.Wait()
-		runtime.GC()
-		runtime.GC()
+		for range 3 {
+			runtime.GC()
+		}
 		runtime.ReadMemStats(&after)
 		runtime.KeepAlive(l)
 		l.Close()
 	})
 	per := int64(after.HeapAlloc-before.HeapAlloc) / lanes
 	t.Logf("%d bytes for each idle lane", per)
+	if per < 300 {
+		t.Errorf("%d bytes for each idle lane: something else was measured", per)
+	}
 	if per > 1<<10+128 { // 1 KiB is the bar; the heap of a test is not quite still
 		t.Errorf("%d bytes for each idle lane", per)
 	}

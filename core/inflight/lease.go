@@ -92,11 +92,12 @@ func (r *lease) Shrink(uint64, int64) {}
 // Body returns rc: bodies are no concern of this gate.
 func (r *lease) Body(_ uint64, rc io.ReadCloser, _ func(time.Time) error) io.ReadCloser { return rc }
 
-// Observe counts how the back end answered the call.
+// Observe counts how the back end answered the call. Where nobody waits, the call's own
+// slot is about to be free: in a lane of one there is no other.
 func (r *lease) Observe(gen uint64, s gate.Sample) {
 	ln, class := r.lane.Load(), int(r.class.Load())
 	if !r.Live(gen) { // looked at last: then the two are this lease's
 		return
 	}
-	ln.answers.observe(time.Now(), s, ln.q.Room(class))
+	ln.answers.observe(time.Now(), s, ln.q.Room(class) || !ln.q.Waiting())
 }

@@ -166,7 +166,7 @@ func classOf(i int) gate.Class { return gate.Class(i) + gate.Interactive }
 // error, which names the wrong field, nothing has changed; what is equal changes
 // nothing. Slots that are held are never revoked; waiters keep their place, and
 // wait until their arrival plus the new QueueTimeout. Limits that SetLimit has set
-// stay. A smaller MaxLanes only binds new lanes.
+// stay. A smaller MaxLanes takes effect with the next new lane.
 func (l *Limiter) Reconfigure(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -190,7 +190,7 @@ const Inherit = -1
 // SetLimit sets the number of slots of one lane, whether or not it exists yet,
 // until it is called with [Inherit]. It wins over the configuration and outlives
 // Reconfigure. 0 switches the lane's limit off, as MaxInflight 0 does. It takes
-// effect like a reload. An n out of range, or a limit for more than MaxLanes lanes,
+// effect like a reload; what is set already changes nothing. An n out of range, or a limit for more than MaxLanes lanes,
 // is an error and changes nothing.
 func (l *Limiter) SetLimit(lane string, n int) error {
 	if n < Inherit || n > most {
@@ -199,11 +199,15 @@ func (l *Limiter) SetLimit(lane string, n int) error {
 	key := canonical(lane)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.manual[key]; n == Inherit {
+	was, known := l.manual[key]
+	switch {
+	case n == Inherit && !known, known && n == was:
+		return nil // a watcher may say the same each time
+	case n == Inherit:
 		delete(l.manual, key)
-	} else if !known && len(l.manual) >= l.set.Load().MaxLanes {
+	case !known && len(l.manual) >= l.set.Load().MaxLanes:
 		return fail("SetLimit", n, "limits are set for MaxLanes lanes already: undo one with Inherit")
-	} else {
+	default:
 		l.manual[key] = n
 	}
 	for _, ln := range l.allLocked() {
@@ -220,11 +224,14 @@ const maxPause = 60 * time.Second
 // Pause lets the lane grant nothing for d, 60 s at most: its back end has asked for
 // that. Callers wait within their own bounds. Of two pauses the one that ends later
 // counts. It does nothing to a lane without a limit, or while limits are not
-// enforced, or where d is not above 0.
+// enforced, or where d is not above 0; and it ends when the limit or its enforcement
+// does.
 func (l *Limiter) Pause(lane string, d time.Duration) {
-	ln := l.find(lane)
-	if d > 0 && !ln.set.Load().off() && l.set.Load().Mode == gate.Enforce {
-		ln.q.Pause(time.Now().Add(min(d, maxPause)))
+	key := canonical(lane)
+	l.mu.Lock() // a reload must not come between the look and the pause
+	defer l.mu.Unlock()
+	if d > 0 && l.set.Load().Mode == gate.Enforce && !l.laneConfigLocked(key).off() {
+		l.makeLocked(key).q.Pause(time.Now().Add(min(d, maxPause)))
 	}
 }
 
@@ -234,8 +241,10 @@ func (l *Limiter) applyLocked(ln *lane) {
 	lc := l.laneConfigLocked(ln.key)
 	ln.set.Store(lc)
 	ln.q.Reconfigure(ln.queue(lc, c.Mode))
-	if c.Mode != gate.Enforce {
+	if c.Mode != gate.Enforce || lc.off() {
 		ln.q.Resume()
+	}
+	if c.Mode != gate.Enforce {
 		ln.q.AdmitAll()
 	}
 	l.watch.changed(ln)
@@ -278,8 +287,9 @@ func (l *Limiter) Close() {
 	l.watch.close()
 }
 
-// Drain waits, after Close, until every slot is back or ctx ends, and returns ctx's
-// error in that case. Before Close it waits for that too.
+// Drain waits until every slot is back or ctx ends, and returns ctx's error in that
+// case. It is for after Close: before it, it waits for that too where there are lanes,
+// and knows nothing of those that are made meanwhile.
 func (l *Limiter) Drain(ctx context.Context) error {
 	l.mu.Lock()
 	all := l.allLocked()

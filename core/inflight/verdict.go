@@ -18,8 +18,8 @@ const (
 	LocalQueue Verdict = "local_queue"
 	// UpstreamDegraded: the back end is slow or fails. Of the answers of the last
 	// minute at least 3, and at least a tenth, were bad (429, 5xx, an error, 3 times
-	// the usual time to the first byte, a retry) while slots were free. Raising
-	// MaxInflight does not help.
+	// the usual time to the first byte, a retry of a call that had a slot) while slots
+	// were free. Raising MaxInflight does not help.
 	UpstreamDegraded Verdict = "upstream_degraded"
 	// Both: LocalQueue and UpstreamDegraded.
 	Both Verdict = "both"

@@ -36,8 +36,9 @@ type Config struct {
 	// TrackWaits makes the queue keep what Waits tells. Without it that costs nothing.
 	TrackWaits bool
 	// Notify is called after a request has entered the queue to wait, once for each
-	// and before its caller blocks. It must not block, panic, or count on being told
-	// in order. nil = nobody is told.
+	// and before its caller blocks; and when what Book has entered may have left it in
+	// its own time, which no caller sees. It must not block, panic, or count on being
+	// told in order. nil = nobody is told.
 	Notify func()
 }
 

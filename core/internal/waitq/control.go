@@ -112,6 +112,13 @@ func (q *Queue) Close() {
 	wakes.wake()
 }
 
+// Idle reports whether no lease is out, nobody waits and there is no pause. It takes no
+// lock and may be a moment old, and false while acquires fail.
+func (q *Queue) Idle() bool {
+	s := q.state.Load()
+	return s >= 0 && s&countMask == 0
+}
+
 // Retire is Close for a queue that nobody uses: it closes the queue and returns
 // true if no lease is out and nobody waits. Otherwise it changes nothing and
 // returns false, as it may while acquires fail. No acquire can come between the
@@ -215,9 +222,14 @@ func (q *Queue) fire() {
 	now := q.now()
 	q.mu.Lock()
 	q.armed = false
+	booked, waiting := q.booked > 0, q.waiting
 	q.settleLocked(now)
 	q.armLocked(now)
+	left := q.waiting < waiting
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
+	if booked && left && q.notify != nil { // nobody wakes who could tell of it
+		q.notify()
+	}
 }
