@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/near"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 	"github.com/headgate-go/headgate/core/pressure"
 )
@@ -180,15 +181,18 @@ func (b *Budget) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error
 	if r.Bytes < 0 || r.Bytes > s.plain || s.exempt != nil && s.exempt[r.Path] {
 		return b.acquire(ctx, s, &r)
 	}
-	if ctx.Err() == nil && b.q.Take(r.Bytes) {
-		l := b.leases.mine()
-		if l == nil {
-			l = b.leases.another(b)
+	if ctx.Err() == nil {
+		l := &b.leases.near[near.Index(0)]
+		if gen, taken := b.q.TryShared(&l.Lease, r.Bytes); taken {
+			if gen == 0 {
+				l = b.leases.another(b)
+				gen = l.Hold(b.q, light, r.Bytes)
+			}
+			if l.declared.Load() != r.Bytes { // a load costs less than a store
+				l.declared.Store(r.Bytes)
+			}
+			return gate.NewLease(l, gen), nil
 		}
-		if l.declared.Load() != r.Bytes {
-			l.declared.Store(r.Bytes)
-		}
-		return gate.NewLease(l, l.Hold(b.q, r.Bytes)), nil
 	}
 	return b.acquireSlow(ctx, s, b.lease(r.Bytes, 1), &r, light, r.Bytes)
 }

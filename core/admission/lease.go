@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
-	"github.com/headgate-go/headgate/core/internal/near"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
@@ -27,10 +26,10 @@ type lease struct {
 	// was read to its end: once both are the present one, the bytes may go back.
 	answered, read atomic.Uint64
 
-	slot int // in the registry, -1 = in none
+	slot int  // in the registry, -1 = in none; of heavy leases alone
+	near bool // it stands ready, and its Release is its way back
 
-	turn near.Turn // in a record of the pool it is never taken
-	_    [64]byte  // keeps the next record off this one's line
+	_ [64]byte // keeps the next record off this one's line
 }
 
 func (b *Budget) lease(declared int64, factor float64) *lease {
@@ -77,17 +76,25 @@ func (b *Budget) admitted(l *lease, class int) gate.Lease {
 }
 
 // Release gives the bytes back, once. Whoever did it owns the record until it is
-// in the pool.
+// in the pool. One that stands ready may be another's by then.
 func (l *lease) Release(gen uint64) {
-	if l.Lease.Release(gen) {
-		if l.slot >= 0 {
-			l.b.heavies.remove(l.slot)
-			l.slot = -1
-		}
-		if !l.turn.Back() {
-			l.b.put(l)
-		}
+	q := l.Queue()
+	if held, ok := l.End(gen); ok {
+		q.Give(held)
+	} else if !l.Lease.Release(gen) {
+		return
 	}
+	if !l.near {
+		l.putBack()
+	}
+}
+
+func (l *lease) putBack() {
+	if l.slot >= 0 {
+		l.b.heavies.remove(l.slot)
+		l.slot = -1
+	}
+	l.b.put(l)
 }
 
 // Grow adds n bytes for memory that the body has become.

@@ -14,27 +14,20 @@ import (
 type records struct {
 	near [near.Size]lease
 	rest sync.Pool    // of *lease
-	more atomic.Int64 // calls of another
+	more atomic.Int64 // leases of another
 }
 
 func (p *records) init(b *Budget) {
 	one := math.Float64bits(1)
 	for i := range p.near {
 		l := &p.near[i]
-		l.b, l.slot = b, -1
+		l.b, l.slot, l.near = b, -1, true
 		l.factor.Store(one)
+		l.Share()
 	}
 }
 
-// mine is the caller's ready record, for a lease that is admitted at once. It is
-// nil when that one is out; then another is to be had. Both count the lease.
-func (p *records) mine() *lease {
-	if l := &p.near[near.Index()]; l.turn.Take() {
-		return l
-	}
-	return nil
-}
-
+// another is for a lease that is admitted at once while the ready record is out.
 func (p *records) another(b *Budget) *lease {
 	p.more.Add(1)
 	return b.lease(0, 1)
@@ -54,11 +47,11 @@ func (p *records) put(l *lease) {
 	p.rest.Put(l)
 }
 
-// taken counts the leases that mine and another were for.
+// taken counts the leases that were admitted at once.
 func (p *records) taken() int64 {
 	n := p.more.Load()
 	for i := range p.near {
-		n += p.near[i].turn.Taken()
+		n += p.near[i].Count()
 	}
 	return n
 }

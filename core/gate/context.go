@@ -11,7 +11,7 @@ import (
 type scope struct {
 	context.Context
 	up     *scope // the scope around this one
-	ticket *any   // nil = none
+	ticket *any   // never nil
 	flow   string
 	weight uint16
 	class  Class
@@ -46,10 +46,13 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
+// noTicket is the ticket where there is none. It is never changed.
+var noTicket any
+
 // child returns a new scope below ctx with the class, flow and ticket of the scope
 // around it, up.
 func child(ctx context.Context, up *scope) *scope {
-	s := &scope{Context: ctx, up: up}
+	s := &scope{Context: ctx, up: up, ticket: &noTicket}
 	if up != nil {
 		s.class, s.flow, s.weight, s.ticket = up.class, up.flow, up.weight, up.ticket
 	}
@@ -99,14 +102,10 @@ func WithTicket(ctx context.Context, t any) context.Context {
 // Inherited returns what a request takes over from ctx by one look-up: its class, 0
 // where there is none, and the innermost ticket, nil where there is none.
 func Inherited(ctx context.Context) (c Class, ticket any) {
-	s := scopeOf(ctx)
-	if s == nil {
-		return 0, nil
+	if s, ok := ctx.Value(scopeKey{}).(*scope); ok { // no more than this is inlined
+		return s.class, *s.ticket
 	}
-	if s.ticket != nil {
-		ticket = *s.ticket
-	}
-	return s.class, ticket
+	return
 }
 
 // LeaseOf returns the lease that g gave to the request of ctx, and whether

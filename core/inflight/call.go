@@ -151,7 +151,7 @@ func (l *Limiter) acquireUnder(ctx context.Context, c *call, r *gate.Request, cl
 		ln.repeats.Add(1)
 		return gate.Lease{}, before.refused
 	}
-	lease, err := l.acquire(ctx, c.ticket, r, class)
+	lease, err := l.wait(ctx, c.ticket, r, class)
 	if err == nil {
 		c.spend(lease.Waited())
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
 // Config is what a Limiter is made of. Values are literal: start from
@@ -66,7 +67,7 @@ func DefaultConfig() Config {
 }
 
 // most bounds every count that is configured.
-const most = 1 << 20
+const most = waitq.MaxUnits
 
 // Validate returns an error that names the first field that is out of range, or
 // nil. New and Reconfigure call it.

@@ -82,7 +82,7 @@ func ExampleLimiter_Reconfigure() {
 	fmt.Println(l.Reconfigure(c))
 	// Output:
 	// <nil>
-	// inflight: MaxInflight is -1: want 0 to 1048576 (DefaultConfig has working values)
+	// inflight: MaxInflight is -1: want 0 to 1000000 (DefaultConfig has working values)
 }
 
 func ExampleLimiter_SetLimit() {

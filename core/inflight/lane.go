@@ -16,6 +16,7 @@ type lane struct {
 	q     *waitq.Queue
 	set   atomic.Pointer[laneConfig]
 
+	spot    uint32      // of its records among those that stand ready
 	dirty   atomic.Bool // a watcher has to look at it
 	repeats atomic.Int64
 	sheds   sheds
@@ -63,20 +64,23 @@ func (l *Limiter) makeLocked(key string) *lane {
 	ln := l.openLocked(key)
 	l.order = append(l.order, ln)
 	l.lanes.Store(key, ln)
-	l.last.Store(ln)
+	if l.set.Load().Mode != gate.Shadow {
+		l.last.Store(ln)
+	}
 	return ln
 }
 
 func (l *Limiter) openLocked(key string) *lane {
 	lc := l.laneConfigLocked(key)
-	ln := &lane{key: key, limit: l}
+	ln := &lane{key: key, limit: l, spot: l.opened}
+	l.opened += 37
 	ln.set.Store(lc)
 	mode := l.set.Load().Mode
 	ln.q = waitq.New(ln.queue(lc, mode))
 	switch {
 	case l.closed.Load():
 		ln.q.Close()
-	case mode != gate.Enforce:
+	case mode != gate.Enforce || lc.off():
 		ln.q.AdmitAll()
 	}
 	if l.sweeps == nil && !l.closed.Load() {
@@ -142,6 +146,7 @@ func (l *Limiter) allLocked() []*lane {
 // queue is the engine's configuration of a lane.
 func (ln *lane) queue(c *laneConfig, mode gate.Mode) waitq.Config {
 	q := waitq.Config{
+		Units:      true,
 		Limit:      int64(c.maxInflight),
 		Reserve:    int64(c.reserve),
 		ClassLimit: [waitq.Classes]int64{waitq.Unlimited, waitq.Unlimited, waitq.Unlimited},
@@ -149,18 +154,28 @@ func (ln *lane) queue(c *laneConfig, mode gate.Mode) waitq.Config {
 		AgingStep:  c.agingStep,
 		MaxWaiters: c.maxQueue,
 		TrackWaits: true,
-		Notify:     ln.entered,
+		Owner:      ln,
 	}
 	if c.off() || mode == gate.Off {
-		q.Limit, q.Reserve = waitq.MaxLimit, 0
+		q.Limit, q.Reserve = waitq.MaxUnits, 0
 	}
 	return q
 }
 
-// entered is called by whoever begins to wait.
-func (ln *lane) entered() {
+// Entered is called by whoever begins to wait.
+func (ln *lane) Entered() {
 	if ln.limit.watch.on.Load() {
 		ln.limit.watch.changed(ln)
+	}
+}
+
+// Shared yields the records that stand ready.
+func (ln *lane) Shared(yield func(*waitq.Lease) bool) {
+	ready := &ln.limit.records.near
+	for i := range ready {
+		if !yield(&ready[i].Lease) {
+			return
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package inflight
 import (
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -14,69 +13,73 @@ import (
 // lease is the record behind a gate.Lease. Records are used again, by any lane.
 type lease struct {
 	waitq.Lease
+	limit  *Limiter // whose record it is
+	pooled bool     // else it stands ready, and its Release is its way back
 
-	// Set while the record is free. Whoever has a stale lease may read them while the
-	// record serves the next.
-	lane  atomic.Pointer[lane]
-	class atomic.Int32
-
-	turn near.Turn // in a record of the pool it is never taken
-	_    [64]byte  // keeps the next record off this one's line
+	_ [64]byte // keeps the next record off this one's line
 }
 
-// records keeps the lease records that are free. A record that is near the caller is
-// taken if it is not out, else one of the pool.
+// records keeps the lease records that are free. Who gets a slot at once takes the
+// record that is near, if that is not out. For all others there is a pool.
 type records struct {
 	near [near.Size]lease
 	rest sync.Pool // of *lease
 }
 
-// record returns a free record for a lease of ln.
-func (l *Limiter) record(ln *lane, class int) *lease {
-	rec := &l.records.near[near.Index()]
-	if !rec.turn.Take() {
-		rec = l.records.another()
+func (r *records) init(l *Limiter) {
+	for i := range r.near {
+		r.near[i].limit = l
+		r.near[i].Share()
 	}
-	if rec.lane.Load() != ln { // a load costs less than a store
-		rec.lane.Store(ln)
-	}
-	if rec.class.Load() != int32(class) {
-		rec.class.Store(int32(class))
-	}
-	return rec
 }
 
-func (r *records) another() *lease {
+// get returns a record of the pool.
+func (r *records) get(l *Limiter) *lease {
 	rec, _ := r.rest.Get().(*lease)
 	if rec == nil {
-		rec = new(lease)
+		rec = &lease{limit: l, pooled: true}
 	}
 	return rec
 }
 
-// put takes back a record that nobody holds.
-func (r *records) put(rec *lease) {
-	if !rec.turn.Back() {
-		r.rest.Put(rec)
+// fill returns a record of the pool with the slot that was taken at once, though ready
+// could not be filled, and its generation.
+func (r *records) fill(l *Limiter, ln *lane, class int, ready *lease) (*lease, uint64) {
+	rec := r.get(l)
+	return rec, rec.HoldUnit(ln.q, class, &ready.Lease)
+}
+
+// lane is that of the lease that the record has now. Who asks for one generation asks
+// first, and then whether that is live.
+func (r *lease) lane() *lane { return r.Queue().Owner().(*lane) }
+
+// Release gives the slot back, once. From then on a record that stands ready may be
+// another's.
+func (r *lease) Release(gen uint64) {
+	q := r.Queue()
+	if held, ok := r.End(gen); ok {
+		q.Give(held)
+	} else if !r.Lease.Release(gen) {
+		return
+	}
+	if r.pooled || r.limit.watch.on.Load() {
+		r.released(q)
 	}
 }
 
-// Release gives the slot back, once.
-func (r *lease) Release(gen uint64) {
-	ln := r.lane.Load()
-	if !r.Lease.Release(gen) {
-		return
+func (r *lease) released(q *waitq.Queue) {
+	l := r.limit
+	if r.pooled {
+		l.records.rest.Put(r)
 	}
-	l := ln.limit
-	l.records.put(r)
 	if l.watch.on.Load() {
-		l.watch.changed(ln)
+		l.watch.changed(q.Owner().(*lane))
 	}
 }
 
 // Grow refuses: a call is one slot.
 func (r *lease) Grow(gen uint64, n int64) error {
-	ln := r.lane.Load()
+	ln := r.lane()
 	if !r.Live(gen) {
 		return nil
 	}
@@ -95,7 +98,7 @@ func (r *lease) Body(_ uint64, rc io.ReadCloser, _ func(time.Time) error) io.Rea
 // Observe counts how the back end answered the call. Where nobody waits, the call's own
 // slot is about to be free: in a lane of one there is no other.
 func (r *lease) Observe(gen uint64, s gate.Sample) {
-	ln, class := r.lane.Load(), int(r.class.Load())
+	ln, class := r.lane(), r.Class()
 	if !r.Live(gen) { // looked at last: then the two are this lease's
 		return
 	}

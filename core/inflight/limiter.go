@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/near"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
@@ -16,7 +17,7 @@ import (
 type Limiter struct {
 	// What every call reads.
 	set     atomic.Pointer[Config]
-	last    atomic.Pointer[lane] // a lane that was made; most processes have one busy one
+	last    atomic.Pointer[lane] // a lane that was made; most processes have one busy one. Nil in shadow mode
 	lanes   sync.Map             // key -> *lane
 	closed  atomic.Bool
 	records records
@@ -26,6 +27,7 @@ type Limiter struct {
 	mu     sync.Mutex     // serialises changes of the lanes and the settings
 	order  []*lane        // all lanes but the overflow, to look for an idle one
 	hand   int            // where in order the search for an idle lane goes on
+	opened uint32         // spreads the spots of lanes
 	over   *lane          // the overflow lane, once there is one
 	manual map[string]int // limits from SetLimit
 	plain  *laneConfig    // of lanes of which nothing is said
@@ -39,6 +41,7 @@ func New(c Config) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{manual: make(map[string]int)}
+	l.records.init(l)
 	l.useLocked(c.clone()) // nobody else has it yet
 	return l, nil
 }
@@ -52,37 +55,55 @@ func New(c Config) (*Limiter, error) {
 // queue_timeout, displaced, shutting_down, deadline (the context's, or too near to
 // finish), or canceled when the caller's context was canceled.
 func (l *Limiter) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error) {
-	inherited, t := gate.Inherited(ctx)
-	if r.Class == 0 {
-		r.Class = inherited
+	c, t := gate.Inherited(ctx)
+	if r.Class != 0 {
+		c = r.Class
 	}
-	class := index(r.Class)
-	if t != nil {
-		if c, ok := t.(*call); ok {
-			return l.acquireCall(ctx, c, &r, class)
+	class := index(c)
+	if t != nil || r.Retry {
+		return l.acquire(ctx, t, &r, class)
+	}
+	if ctx.Err() != nil {
+		return l.wait(ctx, nil, &r, class)
+	}
+	ln := l.last.Load()
+	if ln == nil || ln.key != r.Lane {
+		if l.set.Load().Mode == gate.Shadow {
+			return l.wait(ctx, nil, &r, class)
 		}
+		ln = l.find(r.Lane)
+	}
+	rec := &l.records.near[near.Index(uint(ln.spot)+uint(class)<<4)]
+	gen, taken := ln.q.TryUnit(&rec.Lease, class)
+	if !taken {
+		return l.wait(ctx, nil, &r, class)
+	}
+	if gen == 0 {
+		rec, gen = l.records.fill(l, ln, class, rec)
+	}
+	if l.watch.on.Load() {
+		l.watch.changed(ln)
+	}
+	return gate.NewLease(rec, gen), nil
+}
+
+// acquire takes a slot for a request that may be part of a call, t, and of which
+// something may have to be counted.
+func (l *Limiter) acquire(ctx context.Context, t any, r *gate.Request, class int) (gate.Lease, error) {
+	if c, ok := t.(*call); ok {
+		return l.acquireCall(ctx, c, r, class)
 	}
 	if r.Retry {
 		l.find(r.Lane).retried(class)
 	}
-	return l.acquire(ctx, nil, &r, class)
+	return l.wait(ctx, nil, r, class)
 }
 
-// acquire takes a slot for a request that has ticket t, or nil.
-func (l *Limiter) acquire(ctx context.Context, t *ticket, r *gate.Request, class int) (gate.Lease, error) {
+// wait takes a slot for a request that has ticket t, or nil, the long way. Thousands
+// of goroutines may be parked below it.
+func (l *Limiter) wait(ctx context.Context, t *ticket, r *gate.Request, class int) (gate.Lease, error) {
 	ln := l.find(r.Lane)
-	rec := l.record(ln, class)
-	if t == nil && ctx.Err() == nil && l.set.Load().Mode != gate.Shadow && ln.q.TryAcquire(&rec.Lease, class, 1) {
-		if l.watch.on.Load() {
-			l.watch.changed(ln)
-		}
-		return gate.NewLease(rec, rec.Gen()), nil
-	}
-	return l.wait(ctx, ln, rec, t, r, class)
-}
-
-// wait takes a slot the long way. Thousands of goroutines may be parked below it.
-func (l *Limiter) wait(ctx context.Context, ln *lane, rec *lease, t *ticket, r *gate.Request, class int) (gate.Lease, error) {
+	rec := l.records.get(l)
 	w := waitq.Request{Class: class, Cost: 1}
 	complete(ctx, t, r, &w)
 	if l.set.Load().Mode == gate.Shadow {
@@ -95,9 +116,9 @@ func (l *Limiter) wait(ctx context.Context, ln *lane, rec *lease, t *ticket, r *
 	if res.Outcome == waitq.Granted {
 		return gate.NewLease(rec, rec.Gen()), nil
 	}
-	l.records.put(rec)
+	l.records.rest.Put(rec)
 	if l.retry(ln, res.Outcome) {
-		return l.acquire(ctx, t, r, class)
+		return l.wait(ctx, t, r, class)
 	}
 	return gate.Lease{}, ln.reject(ctx, t, class, res)
 }
@@ -136,7 +157,7 @@ func (l *Limiter) book(ln *lane, rec *lease, w waitq.Request) (gate.Lease, error
 			return gate.Lease{}, ln.reject(context.Background(), nil, w.Class, waitq.Result{Outcome: o})
 		}
 		next := l.find(ln.key)
-		return l.book(next, l.record(next, w.Class), w)
+		return l.book(next, l.records.get(l), w)
 	case waitq.Granted:
 		ln.would.admit.Add(1)
 	case waitq.Queued:
@@ -153,10 +174,10 @@ func (l *Limiter) book(ln *lane, rec *lease, w waitq.Request) (gate.Lease, error
 // index is the engine's number of a class; one that is not set or unknown counts as
 // default.
 func index(c gate.Class) int {
-	if c == 0 || !c.Valid() {
-		c = gate.Default
+	if i := c - gate.Interactive; i < waitq.Classes {
+		return int(i)
 	}
-	return int(c - gate.Interactive)
+	return int(gate.Default - gate.Interactive)
 }
 
 // classOf is index's inverse.
@@ -194,7 +215,7 @@ const Inherit = -1
 // is an error and changes nothing.
 func (l *Limiter) SetLimit(lane string, n int) error {
 	if n < Inherit || n > most {
-		return fail("SetLimit", n, "want 0 to 1048576, or Inherit (-1)")
+		return fail("SetLimit", n, "want 0 to 1000000, or Inherit (-1)")
 	}
 	key := canonical(lane)
 	l.mu.Lock()
@@ -243,8 +264,6 @@ func (l *Limiter) applyLocked(ln *lane) {
 	ln.q.Reconfigure(ln.queue(lc, c.Mode))
 	if c.Mode != gate.Enforce || lc.off() {
 		ln.q.Resume()
-	}
-	if c.Mode != gate.Enforce {
 		ln.q.AdmitAll()
 	}
 	l.watch.changed(ln)
@@ -269,6 +288,11 @@ func (l *Limiter) useLocked(c Config) {
 	plain := c.lane(Override{})
 	l.plain = &plain
 	l.set.Store(&c)
+	if c.Mode == gate.Shadow {
+		l.last.Store(nil)
+	} else if n := len(l.order); n > 0 {
+		l.last.Store(l.order[n-1])
+	}
 }
 
 // Close refuses everyone who waits and every later caller, in every lane, and ends

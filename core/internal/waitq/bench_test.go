@@ -169,10 +169,10 @@ func benchDispatch(b *testing.B, c Config, class, waiters, flows int, arrival fu
 		if flow++; flow == len(names) {
 			flow = 0
 		}
-		q.leaveClass(class)
-		q.state.Add(1<<countBits - 1)
+		held := q.pack(class, 1)
+		q.give(held)
 		q.mu.Lock()
-		q.releasedLocked(class, 1, 0, now)
+		q.releasedLocked(held, 0, now)
 		spare = q.takeWokenLocked().first
 		q.mu.Unlock()
 	}

@@ -22,42 +22,50 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 		q.booked++
 	case Granted:
 	default:
-		q.state.Add(1) // a lease that holds nothing
+		q.nothing++
 	}
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
 	if outcome == Queued {
-		l.hold(q, r.Class, 0, 0)
-		l.booked = w
-		if q.notify != nil {
-			q.notify()
+		l.holdNothing(q, w, 0)
+		if q.owner != nil {
+			q.owner.Entered()
 		}
 		return Queued
 	}
 	<-w.ready
 	if outcome == Granted {
-		l.hold(q, r.Class, w.charge, w.left)
+		l.hold(q, q.pack(r.Class, w.charge), w.left, 0)
 	} else {
-		l.hold(q, 0, 0, 0)
+		l.holdNothing(q, nil, 0)
 	}
 	q.putWaiter(w)
 	return outcome
 }
 
-// unbook ends the entry of a lease that Book queued.
+// unbook ends a lease that the state knows nothing of. w is the entry of one that
+// Book queued, nil for one that holds nothing.
 func (q *Queue) unbook(w *waiter) {
 	now := q.now()
 	q.mu.Lock()
+	if w == nil {
+		q.nothing--
+		q.settleLocked(now)
+		wakes := q.takeWokenLocked()
+		q.mu.Unlock()
+		wakes.wake()
+		return
+	}
 	q.booked--
 	switch {
 	case w.outcome == Queued:
 		q.removeLocked(w, Canceled, now)
 		q.settleLocked(now)
 	case w.outcome == Granted:
-		q.leaveClass(int(w.class))
-		q.state.Add(w.charge<<countBits - 1)
-		q.releasedLocked(int(w.class), w.charge, w.left, now)
+		held := q.pack(int(w.class), w.charge)
+		q.give(held)
+		q.releasedLocked(held, w.left, now)
 	default:
 		q.settleLocked(now)
 	}
@@ -87,14 +95,21 @@ func (q *Queue) AdmitAll() {
 	wakes.wake()
 }
 
-// admitLocked starts w, which is in no list, whether or not it fits. Beyond 2^39
-// over the limit a grant takes nothing, so that the state word holds.
+// admitLocked starts w, which is in no list, whether or not it fits. The state word
+// holds so much: in a queue of units, beyond MaxUnits leases one is counted beside it;
+// in others, beyond 2^39 over the limit a lease takes nothing.
 func (q *Queue) admitLocked(w *waiter, now int64) {
-	if w.class > 0 {
-		q.lower.Add(place(int(w.class)))
-	}
-	if q.freeLocked() < -1<<39 {
+	switch {
+	case q.units && q.leasesIn(q.state.Load()) >= MaxUnits:
+		q.nothing++
+		w.charge = 0
+		q.finishLocked(w, Granted, now)
+		return
+	case !q.units && q.freeLocked() < -1<<39:
 		w.cost = 0
+	}
+	if w.class > 0 && !q.units {
+		q.lower.Add(place(int(w.class), lowerBits))
 	}
 	q.startLocked(w, now)
 }

@@ -36,7 +36,7 @@ func (p *pair) compare() error {
 	}
 	var d diff
 	d.add("free", q.freeLocked(), m.free())
-	d.add("leases", q.state.Load()&countMask, int64(len(m.leases)))
+	d.add("leases", q.leasesIn(q.state.Load()), int64(len(m.leases)))
 	d.add("waiting", int64(q.waiting), int64(len(m.waiters)))
 	d.add("queued", q.queued, queued)
 	d.add("held", q.held, held)
@@ -56,7 +56,8 @@ func (p *pair) compare() error {
 					n++
 				}
 			}
-			d.add("leases", lowerLeases(q.lower.Load(), c), int64(n))
+			one, two := q.lowerLeases()
+			d.add("leases", []int64{one, two}[c-1], int64(n))
 		}
 		p.compareClass(&d, c)
 	}

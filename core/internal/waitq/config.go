@@ -5,16 +5,20 @@ import "time"
 // Classes is the number of classes; 0 is the most urgent.
 const Classes = 3
 
-// MaxLimit bounds a queue's limit and every cost.
+// MaxLimit bounds a queue's limit and every cost; see MaxUnits too.
 const MaxLimit = 1 << 34
 
 // Unlimited is a class limit that never binds.
 const Unlimited = 1<<63 - 1
 
-// Config is what a queue is made of. Every field but Notify and TrackWaits can be
-// changed later.
+// Config is what a queue is made of. Every field but Units, TrackWaits and Owner
+// can be changed later.
 type Config struct {
-	// Limit is the capacity in units of cost, 1 to MaxLimit.
+	// Units makes a queue of units: every cost is 1, whatever a request says. It
+	// counts its leases by class with the very add that takes their room.
+	Units bool
+	// Limit is the capacity in units of cost, 1 to MaxLimit, or MaxUnits in a queue
+	// of units.
 	Limit int64
 	// ClassLimit is the most leases of a class that may be out at once. It
 	// does not bind class 0, whose leases are not counted apart.
@@ -35,11 +39,20 @@ type Config struct {
 	MaxHeld int64
 	// TrackWaits makes the queue keep what Waits tells. Without it that costs nothing.
 	TrackWaits bool
-	// Notify is called after a request has entered the queue to wait, once for each
+	// Owner is whose queue it is. nil = nobody's.
+	Owner Owner
+}
+
+// Owner is who has a queue.
+type Owner interface {
+	// Entered is called after a request has entered the queue to wait, once for each
 	// and before its caller blocks; and when what Book has entered may have left it in
 	// its own time, which no caller sees. It must not block, panic, or count on being
-	// told in order. nil = nobody is told.
-	Notify func()
+	// told in order.
+	Entered()
+	// Shared yields the records that TryUnit is called with; they may serve many
+	// queues. It is called under the queue's lock.
+	Shared(yield func(*Lease) bool)
 }
 
 // Request is what a caller asks for.
@@ -81,7 +94,7 @@ type Result struct {
 
 func (q *Queue) check(c Config) {
 	switch {
-	case c.Limit < 1 || c.Limit > MaxLimit:
+	case c.Limit < 1 || c.Limit > MaxLimit || q.units && c.Limit > MaxUnits:
 		panic("waitq: Limit out of range")
 	case c.Timeout < 0 || c.AgingStep < 0 || c.MaxWaiters < 0 || c.MaxHeld < 0 || c.Reserve < 0:
 		panic("waitq: negative bound")
@@ -93,7 +106,7 @@ func (q *Queue) configureLocked(c Config) {
 	q.setWidthLocked()
 	q.maxWait, q.maxHeld, q.reserve = c.MaxWaiters, c.MaxHeld, c.Reserve
 	for i := range q.classCap {
-		q.classCap[i].Store(c.ClassLimit[i+1])
+		q.classCap[i].Store(c.ClassLimit[i+1]) // setLimitLocked follows
 	}
 }
 

@@ -5,7 +5,7 @@ import "time"
 // Waiting reports whether anybody waits. It may be a moment old, and takes no lock
 // but in a pause.
 func (q *Queue) Waiting() bool {
-	if q.state.Load()>>countBits >= -bias/2 || q.shut.Load() {
+	if q.state.Load()>>q.shift() >= -q.bias()/2 || q.shut.Load() {
 		return false
 	}
 	if q.paused.Load() {
@@ -56,7 +56,7 @@ func (q *Queue) SetLimit(n int64) {
 }
 
 func (q *Queue) setLimitLocked(n int64) {
-	q.state.Add((n - q.limit) << countBits)
+	q.state.Add((n - q.limit) << q.shift())
 	q.limit = n
 	q.boundLowerLocked()
 }
@@ -76,10 +76,13 @@ func (q *Queue) SetTimeout(d time.Duration) {
 
 // SetClassLimit is Reconfigure for one class limit alone.
 func (q *Queue) SetClassLimit(class int, n int64) {
-	if class > 0 {
-		q.classCap[class-1].Store(n)
-	}
-	q.redispatch(q.now())
+	now := q.now()
+	q.mu.Lock()
+	q.capClassLocked(class, n)
+	q.settleLocked(now)
+	wakes := q.takeWokenLocked()
+	q.mu.Unlock()
+	wakes.wake()
 }
 
 // Evict refuses every waiter of a class with outcome Shed.
@@ -112,11 +115,16 @@ func (q *Queue) Close() {
 	wakes.wake()
 }
 
-// Idle reports whether no lease is out, nobody waits and there is no pause. It takes no
-// lock and may be a moment old, and false while acquires fail.
+// Idle reports whether no lease is out, nobody waits and there is no pause. It waits
+// for no lock and may be a moment old, and false while others change the queue or
+// acquires fail.
 func (q *Queue) Idle() bool {
+	if q.state.Load() < 0 || !q.mu.TryLock() {
+		return false
+	}
+	defer q.mu.Unlock()
 	s := q.state.Load()
-	return s >= 0 && s&countMask == 0
+	return s >= 0 && q.booked == 0 && q.leasesIn(s) == 0
 }
 
 // Retire is Close for a queue that nobody uses: it closes the queue and returns
@@ -127,7 +135,7 @@ func (q *Queue) Retire() bool {
 	now := q.now()
 	q.mu.Lock()
 	q.biasLocked() // from here on nobody acquires
-	if !q.closed && q.waiting == 0 && q.booked == 0 && q.state.Load()&countMask == 0 {
+	if !q.closed && q.waiting == 0 && q.unusedLocked() {
 		q.closeLocked()
 	} else {
 		q.settleLocked(now)
@@ -153,12 +161,17 @@ func (q *Queue) closeLocked() {
 // finishIfDrainedLocked tells that the last lease is back. An acquire that is
 // failing counts as a lease for a moment; it settles when it has gone back.
 func (q *Queue) finishIfDrainedLocked() {
-	if q.closed && !q.finished && q.booked == 0 && q.state.Load()&countMask == 0 {
+	if q.closed && !q.finished && q.unusedLocked() {
 		q.finished = true
 		if q.drained != nil {
 			close(q.drained)
 		}
 	}
+}
+
+// unusedLocked reports whether no lease is out.
+func (q *Queue) unusedLocked() bool {
+	return q.booked == 0 && q.nothing == 0 && q.leasesIn(q.state.Load()) == 0
 }
 
 // Drained is closed once the queue is closed and every lease is back.
@@ -229,7 +242,7 @@ func (q *Queue) fire() {
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
-	if booked && left && q.notify != nil { // nobody wakes who could tell of it
-		q.notify()
+	if booked && left && q.owner != nil { // nobody wakes who could tell of it
+		q.owner.Entered()
 	}
 }

@@ -20,6 +20,12 @@ func conf(limit int64) Config {
 	}
 }
 
+// teller is an owner without records, who is told who waits.
+type teller func()
+
+func (f teller) Entered()               { f() }
+func (teller) Shared(func(*Lease) bool) {}
+
 // call is a request in a goroutine of its own, inside a bubble.
 type call struct {
 	lease  Lease
@@ -59,13 +65,13 @@ func (c *call) leave() {
 // releaseBefore releases c's lease, and lets f happen after the grants of that and
 // before anybody has heard of them.
 func (c *call) releaseBefore(f func()) {
-	q, l := c.lease.q, &c.lease
-	l.advance(c.gen, c.gen+1)
-	q.leaveClass(int(l.class))
-	q.state.Add(l.charge<<countBits - 1)
+	l := &c.lease
+	q, held := l.q.Load(), l.held.Load()
+	l.gen.Store(c.gen + 2)
+	q.give(held)
 	now := q.now()
 	q.mu.Lock()
-	q.releasedLocked(int(l.class), l.charge, l.start, now)
+	q.releasedLocked(held, l.start, now)
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	f()
@@ -155,6 +161,13 @@ func wantIdle(t *testing.T, q *Queue) {
 	}
 }
 
+// took takes a cost of 1 on the fast path, if there is room, and reports whether it did.
+func took(q *Queue) bool {
+	var l Lease
+	_, taken := q.TryShared(&l, 1)
+	return taken
+}
+
 // known makes d the typical hold of a class.
 func known(q *Queue, class int, d time.Duration) {
 	q.mu.Lock()
@@ -190,9 +203,9 @@ func (e *engine) enter(r Request) *waiter {
 
 func (e *engine) release(class int, charge int64) {
 	e.leases--
-	e.q.leaveClass(class)
-	e.q.state.Add(charge<<countBits - 1)
-	e.locked(func() { e.q.releasedLocked(class, charge, 0, e.now) })
+	held := e.q.pack(class, charge)
+	e.q.give(held)
+	e.locked(func() { e.q.releasedLocked(held, 0, e.now) })
 }
 
 func (e *engine) locked(f func()) {

@@ -33,6 +33,7 @@ type pair struct {
 	log     []ended
 	base    uint64 // where the queue's virtual times began
 	weights []int64
+	in      layout
 	blind   bool // compares outcomes alone
 	trace   func(format string, args ...any)
 
@@ -59,10 +60,20 @@ func readConfig(t *tape) Config {
 	}
 }
 
+// layout is what costs there are, and how the queue keeps count.
+type layout string
+
+const (
+	costs layout = "any costs"
+	ones  layout = "costs of 1"
+	units layout = "units"
+)
+
 // newPair reads the configuration from the head of the tape.
-func newPair(data []byte, r rules) *pair {
-	p := &pair{tape: data, now: 1, m: &ref{rules: r}, ids: make(map[*waiter]int)}
+func newPair(data []byte, r rules, in layout) *pair {
+	p := &pair{tape: data, now: 1, m: &ref{rules: r}, ids: make(map[*waiter]int), in: in}
 	c := readConfig(&p.tape)
+	c.Units = in == units
 	p.q = New(c)
 	noTimer(p.q) // the history says when it fires
 	p.base = pick(&p.tape, 0, 0, ^uint64(0)-3<<tagScale, 1<<63-3<<tagScale)
@@ -184,11 +195,14 @@ func (p *pair) arrive() what {
 		r.weight = int64(pick(t, 1, 2, 5, 1000)) // and the flow has it from now on
 		r.cost = int64(1 + t.next(5))
 	}
+	if p.in != costs {
+		r.cost = 1
+	}
 	id := len(p.waiters)
 	var l Lease
 	if p.q.TryAcquire(&l, r.class, r.cost) {
 		p.waiters = append(p.waiters, nil)
-		p.ended(id, r.class, Granted, l.charge)
+		p.ended(id, r.class, Granted, charge(l.held.Load()))
 		p.settled = true
 	} else {
 		w := p.q.getWaiter(Request{Class: r.class, Weight: int(r.weight), Flow: r.flow, Cost: r.cost, Held: r.held})
@@ -209,9 +223,9 @@ func (p *pair) release() what {
 	i := p.tape.next(min(len(p.leases), 256))
 	l := p.leases[i]
 	p.leases = append(p.leases[:i], p.leases[i+1:]...)
-	p.q.leaveClass(l.class)
-	if p.q.state.Add(l.charge<<countBits-1) < 0 {
-		p.locked(func(q *Queue) { q.releasedLocked(l.class, l.charge, 0, p.now) })
+	held := p.q.pack(l.class, l.charge)
+	if p.q.give(held) < 0 {
+		p.locked(func(q *Queue) { q.releasedLocked(held, 0, p.now) })
 	}
 	p.m.release(l.id, l.charge, p.now, true)
 	return note("release of %d", l.id)
@@ -270,7 +284,11 @@ func (p *pair) resize() what {
 	}
 	l := &p.leases[p.tape.next(min(len(p.leases), 256))]
 	n := int64(1 + p.tape.next(6))
-	if p.tape.next(2) == 0 {
+	grows := p.tape.next(2) == 1
+	if p.in != costs {
+		return note("nothing: a unit is a unit")
+	}
+	if !grows {
 		n = min(n, l.charge)
 		l.charge -= n
 		if p.q.state.Add(n<<countBits) < 0 {
@@ -302,7 +320,7 @@ func (p *pair) configure() what {
 		p.m.limit, did = n, note("limit %d", n)
 	case 3:
 		n := pick[int64](t, 0, 1, 2, 3, 5, Unlimited)
-		p.q.classCap[class-1].Store(n)
+		p.q.capClassLocked(class, n)
 		p.m.classLimit[class], did = n, note("limit of class %d: %d", class, n)
 	case 4:
 		n := int64(pick(t, 0, 10, 40, 40, 100, 500, 500, 500))
@@ -355,12 +373,9 @@ func (p *pair) end() what {
 		}
 		return note("close")
 	}
-	c := Config{Limit: MaxLimit, ClassLimit: [Classes]int64{0, Unlimited, Unlimited}, Timeout: 1 << 40}
-	for i := range p.m.classLimit {
-		if i > 0 {
-			p.q.classCap[i-1].Store(Unlimited)
-		}
-		p.m.classLimit[i] = c.ClassLimit[i]
+	for i := 1; i < Classes; i++ {
+		p.q.capClassLocked(i, Unlimited)
+		p.m.classLimit[i] = Unlimited
 	}
 	p.q.timeout, p.m.timeout = 1<<40, 1<<40
 	p.q.reserve, p.m.reserve, p.reserve = 0, 0, 0

@@ -97,7 +97,7 @@ func TestMutants(t *testing.T) {
 		r := theRules()
 		mutant.change(&r)
 		agrees := func(seed uint64) bool {
-			p := newPair(randomTape(seed), r)
+			p := newPair(randomTape(seed), r, costs)
 			p.blind = true
 			return p.run() == nil
 		}

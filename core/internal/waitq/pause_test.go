@@ -13,7 +13,7 @@ func TestPause(t *testing.T) {
 		holder := ask(q, Request{Cost: 1})
 		q.Pause(time.Now().Add(30 * time.Second))
 		var l Lease
-		if q.TryAcquire(&l, 0, 1) || q.Take(1) {
+		if q.TryAcquire(&l, 0, 1) || took(q) {
 			t.Error("granted in a pause")
 		}
 		if q.Waiting() {
@@ -34,10 +34,10 @@ func TestPause(t *testing.T) {
 		if s := q.Snapshot(); s.Paused != 0 || a.result.Waited != 30*time.Second {
 			t.Errorf("paused for %v more, waited %v", s.Paused, a.result.Waited)
 		}
-		if !q.Take(1) {
+		if !took(q) {
 			t.Error("the fast path is closed")
 		}
-		l.Hold(q, 1)
+		l.Hold(q, 0, 1)
 		l.Release(l.Gen())
 		releaseAll(a, b)
 	})
@@ -49,12 +49,12 @@ func TestPauseWithoutAQueue(t *testing.T) {
 		q.Pause(time.Now().Add(time.Second))
 		time.Sleep(time.Second - 1)
 		synctest.Wait()
-		if q.Take(1) {
+		if took(q) {
 			t.Error("granted in a pause")
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if !q.Take(1) {
+		if !took(q) {
 			t.Error("the fast path is closed after the pause")
 		}
 		q.undo(1<<countBits - 1)
@@ -111,7 +111,7 @@ func TestResume(t *testing.T) {
 		a.release()
 		q.Pause(time.Now().Add(time.Hour))
 		q.Resume()
-		if !q.Take(1) {
+		if !took(q) {
 			t.Error("the fast path is closed")
 		}
 		q.undo(1<<countBits - 1)

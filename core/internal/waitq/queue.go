@@ -13,15 +13,18 @@ type Queue struct {
 	// The hot line: what an acquire and a release without a queue touch.
 	state    atomic.Int64
 	grants   [Classes]atomic.Int64     // grants that did not queue
-	lower    atomic.Uint64             // leases of classes 1 and 2
-	lowerCap atomic.Int64              // bounds those of both together
+	lower    atomic.Int64              // leases of classes 1 and 2; not in a queue of units
 	classCap [Classes - 1]atomic.Int64 // bounds those of each
-	returned atomic.Int64              // grants that cancellation overtook
+	lowerCap atomic.Int64              // bounds those of both together
+	look     atomic.Uint32             // isSlow, isBounded
 
 	// Immutable after New.
-	epoch  time.Time
-	notify func()
-	track  bool // TrackWaits
+	units bool // the layout of the state
+	track bool // TrackWaits
+	owner Owner
+	epoch time.Time
+
+	returned atomic.Int64 // grants that cancellation overtook
 
 	shut    atomic.Bool // the queue is closed
 	paused  atomic.Bool // until is not 0
@@ -39,16 +42,17 @@ type Queue struct {
 	biased   bool
 	lenient  bool // AdmitAll: nobody waits
 	closed   bool
-	finished bool          // closed, and no lease is out
-	drained  chan struct{} // closed when it is; nil until somebody asks
-	armed    bool          // the timer fires at firesAt
-	keeps    bool          // some class may have kept set
+	finished bool // closed, and no lease is out
+	armed    bool // the timer fires at firesAt
+	keeps    bool // some class may have kept set
 	firesAt  int64
+	drained  chan struct{} // closed when finished; nil until somebody asks
 	timer    *time.Timer
 	classes  [Classes]class
 	debt     [Classes - 1]int64
 	waiting  int
-	booked   int   // leases that Book queued and nobody has released
+	booked   int32 // leases that Book queued and nobody has released
+	nothing  int32 // leases that hold nothing and that the state does not count
 	held     int64 // sum of Held over the waiters
 	queued   int64 // sum of cost over the waiters
 	seq      uint64
@@ -62,12 +66,15 @@ type Queue struct {
 // New returns a queue. It panics on a Config out of its ranges: policies check
 // what users give before it comes here.
 func New(c Config) *Queue {
-	q := &Queue{epoch: time.Now(), notify: c.Notify, track: c.TrackWaits}
+	q := &Queue{epoch: time.Now(), owner: c.Owner, track: c.TrackWaits, units: c.Units}
 	q.check(c)
 	q.configureLocked(c)
 	q.setLimitLocked(c.Limit)
 	return q
 }
+
+// Owner is Config.Owner.
+func (q *Queue) Owner() Owner { return q.owner }
 
 // now is the queue's clock: nanoseconds since New, monotonic, at least 1.
 func (q *Queue) now() int64 { return int64(time.Since(q.epoch)) + 1 }
@@ -109,8 +116,8 @@ func (q *Queue) Wait(ctx context.Context, l *Lease, r *Request) Result {
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
-	if waits && q.notify != nil {
-		q.notify()
+	if waits && q.owner != nil {
+		q.owner.Entered()
 	}
 
 	if done := ctx.Done(); done == nil {
@@ -134,9 +141,16 @@ func (q *Queue) settle(ctx context.Context, l *Lease, w *waiter) Result {
 	case TimedOut, Displaced:
 		res.Position = int(w.charge)
 	case Granted:
-		l.hold(q, int(w.class), w.charge, w.left)
-		l.waited.Store(int64(res.Waited))
-		if ctx.Err() != nil {
+		start, done := w.left, ctx.Err() != nil
+		if done {
+			start = 0 // no work is done: no hold time
+		}
+		if q.units && w.charge == 0 {
+			l.holdNothing(q, nil, int64(res.Waited))
+		} else {
+			l.hold(q, q.pack(int(w.class), w.charge), start, int64(res.Waited))
+		}
+		if done {
 			res.Outcome = Canceled
 			l.giveBack()
 		}
@@ -283,11 +297,11 @@ func (q *Queue) grantLocked(w *waiter, now int64, inOrder bool) bool {
 	return true
 }
 
-// startLocked charges w, which is in no list and counted in its class, and hands
-// it its grant.
+// startLocked charges w, which is in no list and has passed takeClass, and hands it
+// its grant.
 func (q *Queue) startLocked(w *waiter, now int64) {
 	w.charge = min(w.cost, q.limit)
-	q.state.Add(1 - w.charge<<countBits)
+	q.take(q.pack(int(w.class), w.charge))
 	q.finishLocked(w, Granted, now)
 }
 

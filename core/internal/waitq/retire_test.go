@@ -49,7 +49,7 @@ func TestRetire(t *testing.T) {
 		}
 		<-q.Drained()
 		ask(q, Request{Cost: 1}).wants(t, Closed)
-		if q.TryAcquire(&l, 0, 0) || q.Take(1) {
+		if q.TryAcquire(&l, 0, 0) || took(q) {
 			t.Error("a retired queue admits")
 		}
 	})
@@ -137,17 +137,17 @@ func TestRetireAgainstAcquires(t *testing.T) {
 	}
 }
 
-// TestNotify tells of each request that waits, before its caller blocks, and of no
+// TestEntered tells of each request that waits, before its caller blocks, and of no
 // other.
-func TestNotify(t *testing.T) {
+func TestEntered(t *testing.T) {
 	c := conf(2)
 	c.MaxWaiters = 2
 	var told atomic.Int64
 	var q *Queue
-	c.Notify = func() {
+	c.Owner = teller(func() {
 		told.Add(1)
 		q.Snapshot() // no lock is held
-	}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		q = New(c)
 		want := func(n int64) {
@@ -172,7 +172,7 @@ func TestNotify(t *testing.T) {
 		wantAll(t, Granted, d)
 		want(3)
 		other := c
-		other.Notify = nil // it is what it was
+		other.Owner = nil // it is what it was
 		q.Reconfigure(other)
 		e := ask(q, Request{Cost: 2})
 		want(4)

@@ -98,21 +98,17 @@ func (q *Queue) Snapshot() Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s.Limit = q.limit
-	s.Leases = q.state.Load() & countMask
-	s.InUse = max(0, q.limit-q.freeLocked())
+	state := q.state.Load()
+	s.Leases = q.leasesIn(state) + int64(q.nothing)
+	s.InUse = max(0, q.limit-q.freeIn(state))
 	s.Queued, s.Held = q.queued, q.held
-	s.ClassLeases[0] = s.Leases
-	lower := q.lower.Load()
+	one, two := q.lowerIn(state)
+	s.ClassLeases = [Classes]int64{max(0, s.Leases-one-two), one, two}
 	for i := range Classes {
-		if i > 0 {
-			s.ClassLeases[i] = lowerLeases(lower, i)
-			s.ClassLeases[0] -= s.ClassLeases[i]
-		}
 		s.Waiting[i] = q.classes[i].n
 		s.TypicalHold[i] = time.Duration(q.stats.typical(i))
-		s.Immediate[i] = q.grants[i].Load()
 	}
-	s.ClassLeases[0] = max(0, s.ClassLeases[0])
+	s.Immediate = q.immediateLocked()
 	if q.waiting > 0 {
 		s.OldestWait = time.Duration(max(now-q.longestLocked(), 0))
 		s.WaitingSince = time.Duration(max(now-q.since, 0))

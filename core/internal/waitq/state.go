@@ -1,10 +1,6 @@
 package waitq
 
 const (
-	countBits = 22
-	bias      = 1 << 40
-	countMask = 1<<countBits - 1
-
 	// maxPasses is how many grants may pass a head that does not fit.
 	maxPasses = 2
 	// keepSteps is for how many aging steps the head of an aged turn may keep higher
@@ -21,6 +17,14 @@ const (
 // never waits and takes no lock. A cost of 0 takes no room, so it cannot be in
 // anyone's way: it is refused only by a closed queue.
 func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
+	if q.units {
+		held := packUnit(class)
+		if !q.tryUnit(class, held) {
+			return false
+		}
+		l.holdNow(q, held, q.grants[class].Add(1))
+		return true
+	}
 	if cost == 0 {
 		class = 0 // it takes nothing that a class limit could bound
 	}
@@ -32,32 +36,32 @@ func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
 		q.undo(cost<<countBits - 1)
 		return cost == 0 && q.tryNothing(l)
 	}
-	if class > 0 && !q.within(q.lower.Add(place(class)), class) { // takeClass, for speed
-		q.leaveClass(class)
+	if class > 0 && !q.takeLower(class) {
 		q.undo(cost<<countBits - 1)
 		return false
 	}
-	var start int64
-	if n := q.grants[class].Add(1); n&sampleMask == 0 || n <= sampleMask {
-		start = q.now()
-	}
-	l.hold(q, class, cost, start)
+	l.holdNow(q, packCost(class, cost), q.grants[class].Add(1))
 	return true
 }
 
-// Take is TryAcquire in class 0 for a lease that [Lease.Hold] fills afterwards.
-// When it is false nothing was taken, and Acquire is the way. It does not count
-// the grant, which the caller must: a counter that all processors share costs as
-// much as the acquire itself.
-func (q *Queue) Take(cost int64) bool {
-	if q.state.Load() < cost<<countBits {
+func (q *Queue) tryUnit(class int, held int64) bool {
+	if q.state.Load() < unit {
 		return false
 	}
-	if q.state.Add(1-cost<<countBits) < 0 {
-		q.undo(cost<<countBits - 1)
+	if s := q.state.Add(-(held >> backAt)); s < 0 || class > 0 && !q.withinUnits(class, s) {
+		q.undo(held >> backAt)
 		return false
 	}
 	return true
+}
+
+// holdNow is hold for the nth grant of its class that did not queue.
+func (l *Lease) holdNow(q *Queue, held, n int64) uint64 {
+	start := int64(0)
+	if n&sampleMask == 0 || n <= sampleMask {
+		start = q.now()
+	}
+	return l.hold(q, held, start, 0)
 }
 
 // undo takes back a failed add, which may have hidden room from a dispatch.
@@ -74,36 +78,36 @@ func (q *Queue) tryNothing(l *Lease) bool {
 	if q.closed {
 		return false
 	}
-	q.state.Add(1)
+	q.take(q.pack(0, 0))
 	q.grants[0].Add(1)
-	l.hold(q, 0, 0, 0)
+	l.hold(q, q.pack(0, 0), 0, 0)
 	return true
 }
 
-// released does what follows a release that left the state s, where somebody may
-// wait or the lease was timed.
-func (q *Queue) released(s int64, class int, charge, start int64) {
+// released does what follows the release of a lease that left the state s, where
+// somebody may wait or the lease was timed from start, 0 = it was not.
+func (q *Queue) released(s int64, held, start int64) {
 	if s >= 0 {
 		if q.mu.TryLock() { // a sample is not worth a wait
-			q.stats.held(class, q.now()-start)
+			q.stats.held(classOf(held), q.now()-start)
 			q.mu.Unlock()
 		}
 		return
 	}
 	now := q.now()
 	q.mu.Lock()
-	q.releasedLocked(class, charge, start, now)
+	q.releasedLocked(held, start, now)
 	wakes := q.takeWokenLocked()
 	q.mu.Unlock()
 	wakes.wake()
 }
 
-func (q *Queue) releasedLocked(class int, charge, start, now int64) {
+func (q *Queue) releasedLocked(held, start, now int64) {
 	if start > 0 {
-		q.stats.held(class, now-start)
+		q.stats.held(classOf(held), now-start)
 	}
 	if q.waiting > 0 {
-		q.stats.drained(charge, now)
+		q.stats.drained(charge(held), now)
 	}
 	q.settleLocked(now)
 }
@@ -147,23 +151,14 @@ func (q *Queue) shrink(n int64) {
 	}
 }
 
-// freeLocked is the room left; it is negative after a shrink of the limit below
-// what is in use, and may read low for a moment while an acquire fails.
-func (q *Queue) freeLocked() int64 {
-	free := q.state.Load() >> countBits
-	if q.biased {
-		free += bias
-	}
-	return free
-}
-
 func (q *Queue) fitsLocked(w *waiter) bool { return q.freeLocked() >= min(w.cost, q.limit) }
 
 // biasLocked turns the fast path off.
 func (q *Queue) biasLocked() {
 	if !q.biased {
 		q.biased = true
-		q.state.Add(-bias << countBits)
+		q.lookLocked(isSlow, true)
+		q.state.Add(-q.bias() << q.shift())
 	}
 }
 
@@ -177,6 +172,7 @@ func (q *Queue) unbiasLocked() {
 	q.stats.forgetDrain()
 	if q.until == 0 {
 		q.biased = false
-		q.state.Add(bias << countBits)
+		q.lookLocked(isSlow, false)
+		q.state.Add(q.bias() << q.shift())
 	}
 }

@@ -103,16 +103,16 @@ func TestMeter(t *testing.T) {
 func TestSampling(t *testing.T) {
 	bubble(t, conf(1), func(t *testing.T, q *Queue) {
 		var l Lease
-		timed := 0
+		n := 0
 		for range 640 {
 			q.TryAcquire(&l, 2, 1)
-			if l.start > 0 {
-				timed++
+			if l.start != 0 {
+				n++
 			}
 			l.Release(l.Gen())
 		}
-		if timed != 63+10 {
-			t.Errorf("%d of 640 are timed, want the first 63 and 10", timed)
+		if n != 63+10 {
+			t.Errorf("%d of 640 are timed, want the first 63 and 10", n)
 		}
 		c := ask(q, Request{Class: 1, Cost: 1})
 		for range holdSamples {

@@ -99,7 +99,7 @@ func TestTrimInUse(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		holder.release()
-		if !q.Take(1) {
+		if !took(q) {
 			t.Error("the fast path is closed after a pause")
 		}
 		q.undo(1<<countBits - 1)

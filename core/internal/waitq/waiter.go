@@ -45,6 +45,9 @@ func (q *Queue) fill(w *waiter, r *Request) {
 		ready: w.ready, class: int8(r.Class), cost: r.Cost, held: r.Held, arrival: never,
 		weight: uint16(min(max(r.Weight, 1), math.MaxUint16)),
 	}
+	if q.units {
+		w.cost = 1
+	}
 	if !r.Arrived.IsZero() {
 		w.arrival = q.clock(r.Arrived)
 	}

@@ -80,10 +80,10 @@ func (q *Queue) Waits() Waits {
 	if t := q.stats.counters().totals; t != nil {
 		out.Total = *t
 	}
-	q.mu.Unlock()
-	for i := range Classes {
-		out.Total[i].Buckets[0] += q.grants[i].Load()
+	for i, n := range q.immediateLocked() {
+		out.Total[i].Buckets[0] += n
 	}
+	q.mu.Unlock()
 	s = a.appendTo(sum.appendTo(s), now)
 	s.sort()
 	out.Count = s.count()

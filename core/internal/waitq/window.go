@@ -40,8 +40,8 @@ func (q *Queue) windowLocked(now int64) *window {
 // slice of now.
 func (q *Queue) rollLocked(now int64) {
 	n := int64(0)
-	for i := range q.grants {
-		n += q.grants[i].Load()
+	for _, m := range q.immediateLocked() {
+		n += m
 	}
 	if n > q.seen {
 		w := q.windowLocked(now)
