@@ -18,7 +18,7 @@ import (
 
 // batchAPI is the route of whole batches, one call for many prompts. Its errors, and
 // those of its items, have OpenAI's shape.
-var batchAPI = api{"/v1/batch", gate.OpenAI}
+var batchAPI = api{"/v1/batch", gate.OpenAI} //nolint:gochecknoglobals // never written
 
 // maxPrompts is how many prompts a batch may have.
 const maxPrompts = 100
@@ -92,7 +92,7 @@ func parseBatch(text []byte) (batch, *problem) {
 			err = errors.New("there is more after the JSON object")
 		}
 	}
-	wrong := ""
+	var wrong string
 	switch n := len(b.Prompts); {
 	case err != nil:
 		return b, &problem{http.StatusBadRequest, "invalid_json", `want {"model": "...", "prompts": ["...", ...]}: ` + batchFault(err)}

@@ -103,12 +103,12 @@ func TestBatchOfAllKinds(t *testing.T) {
 		case "ok":
 			_, _ = io.WriteString(w, `{"object": "chat.completion"}`)
 		case "own error":
-			w.WriteHeader(429)
+			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = io.WriteString(w, `{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}`)
 		case "no JSON":
 			_, _ = io.WriteString(w, "<html>")
 		case "strange error":
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.WriteString(w, "oops")
 		case "huge":
 			_, _ = io.WriteString(w, `"`+strings.Repeat("x", maxAnswer)+`"`)

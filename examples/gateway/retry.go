@@ -76,16 +76,16 @@ const maxKept = 8 << 20
 var errForgotten = errors.New("the body is not kept any more")
 
 // keepBody reads the body of a call that may be sent more than once, before it takes a
-// slot. One above maxKept is passed on as it comes, and its call is made once. After an
-// error the body is closed.
-func (k *logicalCall) keepBody() error {
+// slot, and returns the context of its attempts. A body above maxKept is passed on as it
+// comes, and its call is made once. After an error it is closed.
+func (k *logicalCall) keepBody(ctx context.Context) (context.Context, error) {
 	r := k.out
 	switch {
 	case k.Attempts == 1, r.Body == nil, r.Body == http.NoBody, r.GetBody != nil:
-		return nil
+		return ctx, nil
 	case r.ContentLength > maxKept:
 		k.once = true
-		return nil
+		return ctx, nil
 	}
 	var begun bytes.Buffer
 	begun.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // so much at least is admitted
@@ -93,19 +93,18 @@ func (k *logicalCall) keepBody() error {
 	if err == nil && n > maxKept {
 		k.once = true
 		r.Body = joined{io.MultiReader(&begun, r.Body), r.Body}
-		return nil
+		return ctx, nil
 	}
 	_ = r.Body.Close() // it was read, or is of no use
 	if err != nil {
-		return err
+		return ctx, err
 	}
 	k.kept = new(keptBody)
 	text := begun.Bytes()
 	k.kept.text.Store(&text)
 	r.GetBody = k.kept.open
 	r.Body, _ = r.GetBody() // for who looks for the model; attempts have their own
-	k.out = r.WithContext(apart(r.Context()))
-	return nil
+	return apart(ctx), nil
 }
 
 // keptBody is a body that can be sent again until it is forgotten.

@@ -65,16 +65,18 @@ func newTimedClient(t timed, base http.RoundTripper, limiter *inflight.Limiter, 
 // is an error and ends the call.
 func (c *timedClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	k := &logicalCall{timedClient: c, in: r, out: r.WithContext(r.Context()), begin: time.Now()}
-	if err := k.keepBody(); err != nil {
+	ctx, err := k.keepBody(r.Context())
+	if err != nil {
 		return nil, err
 	}
 	if c.limiter == nil {
-		return k.run(k.out.Context())
+		resp, err := k.run(ctx)
+		return k.end(r.Context(), resp, err)
 	}
 	k.lane = c.lane(k.out)
 	var resp *http.Response
 	ran := false
-	err := c.limiter.Do(k.out.Context(), k.lane, func(ctx context.Context) (err error) {
+	err = c.limiter.Do(ctx, k.lane, func(ctx context.Context) (err error) {
 		ran = true
 		resp, err = k.run(ctx) //nolint:bodyclose // it is the caller's
 		return err
@@ -82,10 +84,10 @@ func (c *timedClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ran && k.out.Body != nil {
 		_ = k.out.Body.Close() // nothing was sent
 	}
-	if err != nil && r.Context().Err() != nil { // not a refusal: the client has left
+	if err != nil && ctx.Err() != nil { // not a refusal: the client has left
 		err = context.Cause(r.Context())
 	}
-	return resp, err
+	return k.end(r.Context(), resp, err)
 }
 
 // logicalCall is one call and its attempts.
@@ -103,10 +105,10 @@ func (k *logicalCall) run(ctx context.Context) (*http.Response, error) {
 	for n := 1; ; n++ {
 		resp, err := k.attempt(ctx)
 		if n == k.Attempts || k.once || ctx.Err() != nil || !again(resp, err) {
-			return k.end(resp, err)
+			return resp, err
 		}
 		pause := pauseAfter(n, resp, time.Now())
-		k.logAttempt(n, resp, err, pause)
+		k.logAttempt(ctx, n, resp, err, pause)
 		if resp != nil {
 			_ = resp.Body.Close() // it gives the slot back before the pause
 		}
@@ -116,19 +118,19 @@ func (k *logicalCall) run(ctx context.Context) (*http.Response, error) {
 	}
 }
 
-func (k *logicalCall) logAttempt(n int, resp *http.Response, err error, pause time.Duration) {
+func (k *logicalCall) logAttempt(ctx context.Context, n int, resp *http.Response, err error, pause time.Duration) {
 	why := slog.String("error", "")
 	if resp != nil {
 		why = slog.Int("status", resp.StatusCode)
 	} else {
 		why.Value = slog.StringValue(withoutQuotes(err))
 	}
-	k.log.LogAttrs(context.Background(), slog.LevelDebug, "another attempt", slog.Int("failed", n), why, slog.Duration("pause", pause))
+	k.log.LogAttrs(ctx, slog.LevelDebug, "another attempt", slog.Int("failed", n), why, slog.Duration("pause", pause))
 }
 
-// end is for the last attempt, whose answer is the call's. The body's bytes, which the
-// attempts have kept, may go back now.
-func (k *logicalCall) end(resp *http.Response, err error) (*http.Response, error) {
+// end is for what the last attempt has come to, which is the call's. The body's bytes,
+// which the attempts have kept, may go back now; ctx is the one that holds them.
+func (k *logicalCall) end(ctx context.Context, resp *http.Response, err error) (*http.Response, error) {
 	if resp != nil {
 		resp.Request = k.in
 	}
@@ -138,9 +140,9 @@ func (k *logicalCall) end(resp *http.Response, err error) (*http.Response, error
 	k.kept.forget()
 	switch {
 	case resp != nil:
-		gate.Observe(k.in.Context(), gate.Sample{FirstByte: max(time.Since(k.begin), 1), Status: resp.StatusCode})
+		gate.Observe(ctx, gate.Sample{FirstByte: max(time.Since(k.begin), 1), Status: resp.StatusCode})
 	case clientwrap.Refused(nil, err) == nil:
-		gate.Observe(k.in.Context(), gate.Sample{Err: err})
+		gate.Observe(ctx, gate.Sample{Err: err})
 	}
 	return resp, err
 }

@@ -58,8 +58,9 @@ func TestRetryKeepsItsPlace(t *testing.T) {
 		back := &script{t: t, steps: []step{{status: 503}, {}}}
 		client := newTimedClient(timed{0, 2}, back, l, oneLane, quiet())
 		order := make(chan string, 4)
+		r := post(t.Context(), t, "q")
 		go func() {
-			resp, err := client.RoundTrip(post(t.Context(), t, "q"))
+			resp, err := client.RoundTrip(r)
 			if assert.NoError(t, err) {
 				_ = resp.Body.Close()
 			}
@@ -187,7 +188,7 @@ func TestApart(t *testing.T) {
 	assert.Equal(t, gate.Interactive, gate.ClassOf(out))
 	in := gate.Request{}.In(out)
 	assert.Equal(t, "tenant", in.Flow)
-	assert.EqualValues(t, 7, in.Weight)
+	assert.Equal(t, 7, in.Weight)
 	assert.Nil(t, out.Value(key{}))
 	below, cancel := context.WithCancel(out)
 	defer cancel()

@@ -98,7 +98,7 @@ func TestBytesStayChargedBetweenAttempts(t *testing.T) {
 	back := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if calls.Add(1) == 1 {
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
 		answerAt(next)(w, r)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -25,14 +26,14 @@ const (
 	stopTime  = 15 * time.Second
 )
 
-// build builds the gateway into dir and returns the program's path.
-func build(ctx context.Context, dir string) (string, error) {
-	bin := executable(dir, "gateway")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, gateway)
+// build builds a command of this module into dir and returns the program's path.
+func build(ctx context.Context, dir, command string) (string, error) {
+	bin := executable(dir, path.Base(command))
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, command)
 	// Without cgo, threads have no stacks that a memory limit would count.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("cannot build the gateway, run storm in the examples module: %w\n%s", err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("cannot build the %s, run storm in the examples module: %w\n%s", path.Base(command), err, bytes.TrimSpace(out))
 	}
 	return bin, nil
 }

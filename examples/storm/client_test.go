@@ -109,8 +109,9 @@ func one(t *testing.T, url string, size int64) (outcome, *client) {
 	p.complete(rand.New(rand.NewPCG(1, 1)), calls)
 	c := newClient(url, p)
 	t.Cleanup(c.close)
-	o := c.do(t.Context(), calls[0], time.Now())
-	return o, c
+	ends := c.do(t.Context(), calls[0], time.Now())
+	require.Len(t, ends, 1)
+	return ends[0], c
 }
 
 func TestEmptyBody(t *testing.T) {

@@ -63,11 +63,27 @@ type appResult struct {
 	Latency           *latencyTimes `json:"latency"`
 	SmallLatency      *latencyTimes `json:"small_latency"`
 
+	BackEnd  *backEndJSON  `json:"back_end"` // of scenarios that have one
+	ChatWait *latencyTimes `json:"chat_wait"`
+
 	TookS      float64  `json:"took_s"` // from the first request to the end of the last
 	End        string   `json:"end"`
 	DiedAfterS *float64 `json:"died_after_s"`
 
 	Series appSeries `json:"series"`
+}
+
+// backEndJSON is what a back end has done for an app.
+type backEndJSON struct {
+	Capacity      int     `json:"capacity"`
+	ServiceS      float64 `json:"service_s"`
+	Calls         int64   `json:"calls"` // that it has seen
+	Retries       int64   `json:"retries"`
+	MaxConcurrent int     `json:"max_concurrent"`
+	WorkS         float64 `json:"work_s"`
+	WastedS       float64 `json:"wasted_s"` // of that work, for callers that had left
+	IdealWorkS    float64 `json:"ideal_work_s"`
+	WorkRatio     float64 `json:"work_ratio"`
 }
 
 // latencyTimes are of the answered, from when a request was due to the end of its
@@ -79,12 +95,15 @@ type latencyTimes struct {
 	MaxS float64 `json:"max_s"`
 }
 
-// appSeries are values v at times t, in seconds from the first request. In the last
-// one t is a latency, and v how many percent of all requests were answered within it.
+// appSeries are values v at times t, in seconds from the first request. In ChatS v is
+// how long a chat took that began at t. In the last one t is a latency, and v how many
+// percent of all requests were answered within it.
 type appSeries struct {
 	MemoryBytes     []point `json:"memory_bytes"`
 	InflightBytes   []point `json:"inflight_bytes"`
 	Waiting         []point `json:"waiting"`
+	BackEndCalls    []point `json:"back_end_calls"`
+	ChatS           []point `json:"chat_s"`
 	AnsweredPercent []point `json:"answered_percent"`
 }
 
@@ -98,7 +117,7 @@ func newResults(o options, storms []*storm) *results {
 	}
 	for _, s := range storms {
 		sc := scenarioResult{
-			Name: s.scenario.name, Title: s.title, Trace: known(s.trace), Requests: len(s.calls), DurationS: s.length.Seconds(),
+			Name: s.scenario.name, Title: s.title, Trace: known(s.trace), Requests: requests(s.calls), DurationS: s.length.Seconds(),
 			MemoryLimitBytes: known(s.bytes), MemoryLimit: s.limit, Apps: []appResult{},
 		}
 		for _, res := range s.results {
@@ -119,8 +138,17 @@ func newAppResult(res result) appResult {
 		TookS: res.took.Seconds(), End: res.end, DiedAfterS: known(res.died.Seconds()),
 		Series: appSeries{
 			MemoryBytes: list(res.samples.memory), InflightBytes: list(res.samples.flight), Waiting: list(res.samples.waiting),
+			BackEndCalls: list(res.samples.atBack), ChatS: list(chats(res.outcomes)),
 			AnsweredPercent: list(cumulative(latencies(res.outcomes, math.MaxInt64), len(res.outcomes))),
 		},
+	}
+	if b := w.back; b != nil {
+		a.ChatWait = w.chat.times()
+		a.BackEnd = &backEndJSON{
+			Capacity: b.capacity, ServiceS: b.service.Seconds(), Calls: b.did.Started + b.did.Refused, Retries: b.retries(w.refused.sum()),
+			MaxConcurrent: b.did.MaxConcurrent, WorkS: b.work().Seconds(), WastedS: float64(b.did.WastedMS) / 1000,
+			IdealWorkS: b.ideal().Seconds(), WorkRatio: b.ratio(),
+		}
 	}
 	if w.peer != nil {
 		a.Library, a.Lacks = known(w.peer.what), w.peer.lacks

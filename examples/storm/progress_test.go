@@ -22,9 +22,9 @@ func playOut(p progress) {
 	stop := p.follow(s)
 	defer stop()
 	ends := func(after time.Duration, v verdict) {
-		go s.do(func() outcome {
+		go s.do(1, func() []outcome {
 			time.Sleep(after)
-			return outcome{verdict: v}
+			return []outcome{{verdict: v}}
 		})
 	}
 	time.Sleep(500 * time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,10 +37,13 @@ var uplotCSS string
 // report is what the tables and the page are made of.
 type report struct {
 	Sections []section
-	Heads    []string // of each table
-	Notes    []string // what they mean
+	Legends  []legend
+}
 
-	columns []column
+// legend says what the columns of some tables mean.
+type legend struct {
+	Title string // the scenario that has them first
+	Notes []string
 }
 
 // section is of one scenario.
@@ -47,10 +51,34 @@ type section struct {
 	Title   string
 	Setting string   // how the apps ran
 	Summary []string // a sentence for each app
+	Heads   []string // of the table
 	Rows    [][]string
 	Notes   []string
 	Bars    []bar
+	Charts  []chart
 	Data    chartData
+}
+
+// chart is a place for one that the script draws.
+type chart struct{ ID, Title, About string }
+
+// bodyCharts and callCharts are those of storms of bodies and of calls to a back end.
+func bodyCharts() []chart {
+	return []chart{
+		{"memory", "Memory of the app", "Resident set in MiB, by seconds."},
+		{"flight", "Body bytes in flight", "MiB, by seconds. bare: sent and not over; the others: let in."},
+		{"budget", "The budget, close up", "headgate: MiB admitted (left), requests that wait (right)."},
+		{"latency", "How soon requests were answered", "Percent of all requests, lost ones included, answered within a time."},
+	}
+}
+
+func callCharts() []chart {
+	return []chart{
+		{"backend", "Calls at the back end", "By seconds, those included whose client has left."},
+		{"queue", "The queue before it", "headgate: calls at the back end (left), calls that wait for a slot (right)."},
+		{"chat", "Chats", "Seconds that each took, answered or not, by when it began."},
+		{"latency", "How soon calls were answered", "Percent of all calls, failed ones included, answered within a time."},
+	}
 }
 
 // bar is what became of all requests to one app.
@@ -67,6 +95,8 @@ type part struct {
 
 // chartData is what the page's script draws, in bytes and seconds.
 type chartData struct {
+	Capacity int `json:"capacity"` // of the back end, 0 = there is none
+	// Of storms of bodies.
 	Limit  int64    `json:"limit"`  // of memory, 0 = none
 	Budget int64    `json:"budget"` // of headgate, 0 = unknown
 	Series []series `json:"series"`
@@ -77,35 +107,58 @@ type series struct {
 	Memory  []point `json:"memory"`
 	Flight  []point `json:"flight"`
 	Waiting []point `json:"waiting"`
+	AtBack  []point `json:"atBack"`  // calls at the back end
+	Chat    []point `json:"chat"`    // seconds that each took
 	Latency []point `json:"latency"` // percent of all requests, by seconds
 	Died    float64 `json:"died"`    // 0 = it did not
 }
 
 func newReport(o options, storms []*storm) *report {
-	r := &report{columns: columns(o.against != "")}
-	for _, c := range r.columns {
-		r.Heads = append(r.Heads, c.head)
-		if c.note != "" {
-			r.Notes = append(r.Notes, c.head+": "+c.note)
-		}
-	}
+	r := &report{}
 	for _, s := range storms {
-		r.Sections = append(r.Sections, r.section(o, s))
+		columns := bodyColumns(o.against != "")
+		if s.scenario.columns != nil {
+			columns = s.scenario.columns(o.against != "")
+		}
+		sec := newSection(o, s, columns)
+		if !slices.ContainsFunc(r.Sections, func(other section) bool { return slices.Equal(other.Heads, sec.Heads) }) {
+			r.Legends = append(r.Legends, newLegend(s, columns))
+		}
+		r.Sections = append(r.Sections, sec)
 	}
 	return r
 }
 
-func (r *report) section(o options, s *storm) section {
+func newLegend(s *storm, columns []column) legend {
+	l := legend{Title: "Scenario " + s.scenario.name}
+	for _, c := range columns {
+		if c.note != "" {
+			l.Notes = append(l.Notes, c.head+": "+c.note)
+		}
+	}
+	return l
+}
+
+func newSection(o options, s *storm, columns []column) section {
 	sec := section{
-		Title: fmt.Sprintf("%s; %d requests, seed %d", s.title, len(s.calls), o.seed),
+		Title: fmt.Sprintf("%s; %d requests, seed %d", s.title, requests(s.calls), o.seed),
 		Setting: fmt.Sprintf("Each app: %s, GOMEMLIMIT %s; %d CPUs, %s/%s",
 			s.limit, cmp.Or(variable(s.env, "GOMEMLIMIT"), "unset"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH),
 	}
-	sec.Data.Limit = s.bytes
+	sec.Data.Limit, sec.Charts = s.bytes, bodyCharts()
+	if b := s.scenario.backEnd; b != nil {
+		sec.Data.Capacity, sec.Charts = b.capacity, callCharts()
+		if o.against != "" {
+			sec.Notes = append(sec.Notes, "other libraries: not played, they limit what comes in, and this is about calls to a back end")
+		}
+	}
+	for _, c := range columns {
+		sec.Heads = append(sec.Heads, c.head)
+	}
 	for _, res := range s.results {
 		w := summarise(res)
 		var cells []string
-		for _, c := range r.columns {
+		for _, c := range columns {
 			cells = append(cells, c.cell(w))
 		}
 		sec.Rows = append(sec.Rows, cells)
@@ -143,12 +196,17 @@ func (sec *section) add(s *storm, res result, w row) {
 	}
 	sec.Data.Series = append(sec.Data.Series, series{
 		Name: res.name, Memory: res.samples.memory, Flight: res.samples.flight, Waiting: res.samples.waiting,
+		AtBack: res.samples.atBack, Chat: chats(res.outcomes),
 		Latency: cumulative(latencies(res.outcomes, math.MaxInt64), len(res.outcomes)), Died: res.died.Seconds(),
 	})
 }
 
 // sentence says the row in words.
 func (w row) sentence() string {
+	if w.back != nil {
+		return fmt.Sprintf("%s: %d of %d calls answered, %d failed; the back end did %.2f times the work that they are, with up to %d calls at once; %s.",
+			w.name, w.answered, w.total, w.failed().sum(), w.back.ratio(), w.back.did.MaxConcurrent, w.end)
+	}
 	s := fmt.Sprintf("%s: %d of %d requests answered", w.name, w.answered, w.total)
 	for _, c := range []struct {
 		what verdict

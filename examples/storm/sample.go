@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // period is how often the app is looked at.
@@ -58,7 +60,8 @@ func askPeer(ctx context.Context, c *client) (state, error) {
 type samples struct {
 	memory  []point // bytes
 	flight  []point // bytes: what the app says, or the client's count
-	waiting []point // requests, where the app says it
+	waiting []point // requests, where the app says it: for room, or, with a back end, for a slot
+	atBack  []point // calls at the back end, where there is one
 
 	peakMemory int64
 	peakFlight int64 // what the app has said; the client knows its own exactly
@@ -66,9 +69,24 @@ type samples struct {
 	source     string
 }
 
+// askOutbound reads GET /headgate/inflight: how many calls wait for a slot.
+func askOutbound(ctx context.Context, c *client) (state, error) {
+	var got inflight.Snapshot
+	err := c.get(ctx, "/headgate/inflight", &got)
+	var s state
+	for _, l := range got.Lanes {
+		s.waiting += l.Queued
+	}
+	return s, err
+}
+
 // watch samples until ctx ends. Where ask is nil, the count of c stands in for what
-// the app does not say.
-func watch(ctx context.Context, a *app, c *client, ask ask) *samples {
+// the app does not say. With a back end it is the calls there and the queue before it
+// that are looked at, and no bodies.
+func watch(ctx context.Context, a *app, c *client, ask ask, back *liveBackEnd) *samples {
+	if back != nil && ask != nil {
+		ask = askOutbound
+	}
 	var s samples
 	var wg sync.WaitGroup
 	begin := time.Now()
@@ -98,6 +116,16 @@ func watch(ctx context.Context, a *app, c *client, ask ask) *samples {
 			s.waiting = append(s.waiting, point{t, float64(got.waiting)})
 			s.peakFlight = max(s.peakFlight, got.bytes)
 			s.budget, s.source = got.budget, got.source
+		})
+	})
+	wg.Go(func() {
+		if back == nil {
+			return
+		}
+		every(ctx, func() {
+			if got, err := back.stats(ctx); err == nil {
+				s.atBack = append(s.atBack, point{at(), float64(got.Concurrent)})
+			}
 		})
 	})
 	wg.Wait()

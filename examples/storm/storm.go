@@ -37,6 +37,8 @@ type result struct {
 	took       time.Duration
 	end        string
 	died       time.Duration // after so long, by itself; 0 = it did not
+
+	back *backEndResult // nil = the scenario has none
 }
 
 // storm is a plan, where it is played, and what came of it.
@@ -47,6 +49,7 @@ type storm struct {
 	length   time.Duration
 	calls    []call
 	pool     pool
+	upstream string // the program that plays the back end, "" = there is none
 	file     string // where the configuration is written to
 	env      []string
 	log      io.Writer // of the app; nil = nowhere
@@ -64,6 +67,11 @@ func play(ctx context.Context, o options, env []string, p progress, log io.Write
 	if err != nil {
 		return nil, err
 	}
+	return playScenarios(ctx, o, chosen, env, p, log)
+}
+
+// playScenarios is play for scenarios that may have no name.
+func playScenarios(ctx context.Context, o options, chosen []scenario, env []string, p progress, log io.Writer) ([]*storm, error) {
 	others, err := parsePeers(o.against)
 	if err != nil {
 		return nil, err
@@ -89,6 +97,12 @@ func play(ctx context.Context, o options, env []string, p progress, log io.Write
 	}
 	for _, s := range storms {
 		s.file = config
+		if s.scenario.backEnd == nil {
+			continue
+		}
+		if s.upstream, err = build(ctx, dir, upstreamCommand); err != nil {
+			return nil, err
+		}
 	}
 	return storms, each(ctx, o, p, storms, apps)
 }
@@ -97,7 +111,7 @@ func play(ctx context.Context, o options, env []string, p progress, log io.Write
 // was played is as good as not.
 func each(ctx context.Context, o options, p progress, storms []*storm, apps []variant) error {
 	for _, s := range storms {
-		p.say("%s: %d requests", s.name(), len(s.calls))
+		p.say("%s: %d requests", s.name(), requests(s.calls))
 		s.pool.complete(rand.New(rand.NewPCG(o.seed, 2)), s.calls)
 		if err := s.all(ctx, o, p, apps); err != nil {
 			return fmt.Errorf("%s: %w", s.name(), err)
@@ -117,7 +131,7 @@ func (s *storm) name() string {
 // variants builds the apps into dir and says how each is started.
 func variants(ctx context.Context, p progress, dir, config string, others []peer) ([]variant, error) {
 	p.say("building the gateway")
-	bin, err := build(ctx, dir)
+	bin, err := build(ctx, dir, gateway)
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +153,13 @@ func variants(ctx context.Context, p progress, dir, config string, others []peer
 	return apps, nil
 }
 
-// bareAndHeadgate are the two variants of the gateway that argv starts.
+// bareAndHeadgate are the two variants of the gateway that argv starts. Of the
+// configuration the bare one has all but the gates.
 func bareAndHeadgate(config string, argv ...string) []variant {
+	argv = append(slices.Clip(argv), "-config", config)
 	return []variant{
 		{name: "bare", argv: append(slices.Clip(argv), "-bare")},
-		{name: "headgate", argv: append(slices.Clip(argv), "-config", config), ask: askHeadgate},
+		{name: "headgate", argv: argv, ask: askHeadgate},
 	}
 }
 
@@ -152,6 +168,9 @@ func bareAndHeadgate(config string, argv ...string) []variant {
 func (s *storm) all(ctx context.Context, o options, p progress, apps []variant) error {
 	var budget int64
 	for _, v := range apps {
+		if v.peer != nil && s.scenario.backEnd != nil {
+			continue
+		}
 		r, err := s.against(ctx, v, o, p, budget)
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
@@ -209,15 +228,20 @@ func configure(yaml string, limit *memoryLimit) string {
 // not known.
 func (s *storm) against(ctx context.Context, v variant, o options, p progress, budget int64) (result, error) {
 	r := result{name: v.name, peer: v.peer}
-	stage := newStage(v.name, len(s.calls))
+	stage := newStage(v.name, requests(s.calls))
 	defer p.follow(stage)()
+	back, err := s.scenario.backEnd.start(ctx, s.upstream, s.env, s.log)
+	if err != nil {
+		return r, err
+	}
+	defer back.stop()
 	limit, err := newMemoryLimit(ctx, int64(o.memory), o.limitBy)
 	if err != nil {
 		return r, err
 	}
 	defer limit.close()
 	s.limit, s.bytes = limit.how, limit.bytes
-	argv := v.argv
+	argv := append(slices.Clip(v.argv), back.flags()...)
 	if v.peer != nil {
 		r.limit = s.limitPeers(o, cmp.Or(budget, derived(limit)))
 		argv = append(slices.Clip(argv), v.peer.flags(s, r.limit)...)
@@ -236,21 +260,10 @@ func (s *storm) against(ctx context.Context, v variant, o options, p progress, b
 		c.refusals = refusals()
 	}
 
-	stage.enter(sending)
-	watching, stopWatching := context.WithCancel(ctx)
-	seen := make(chan *samples, 1)
-	go func() { seen <- watch(watching, a, c, v.ask) }()
 	begin := time.Now()
-	r.outcomes = rain(ctx, s.calls, func(ctx context.Context, k call, due time.Time) outcome {
-		return stage.do(func() outcome { return c.do(ctx, k, due) })
-	})
-	r.took = time.Since(begin)
-	stopWatching()
-	r.samples = <-seen
-	if err := ctx.Err(); err != nil {
+	if err := s.send(ctx, v, &r, stage, a, c, back); err != nil {
 		return r, err
 	}
-
 	stage.enter(stopping)
 	a.stop()
 	var ended time.Time
@@ -265,10 +278,36 @@ func (s *storm) against(ctx context.Context, v variant, o options, p progress, b
 	return r, nil
 }
 
+// send sends all calls to the app, and watches it until they are over, and until the back
+// end is.
+func (s *storm) send(ctx context.Context, v variant, r *result, stage *stage, a *app, c *client, back *liveBackEnd) error {
+	stage.enter(sending)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	seen := make(chan *samples, 1)
+	go func() { seen <- watch(watching, a, c, v.ask, back) }()
+	begin := time.Now()
+	r.outcomes = slices.Concat(rain(ctx, s.calls, func(ctx context.Context, k call, due time.Time) []outcome {
+		return stage.do(k.parts(), func() []outcome { return c.do(ctx, k, due) })
+	})...)
+	r.took = time.Since(begin)
+	var err error
+	if back != nil && ctx.Err() == nil {
+		stage.enter(settling)
+		r.back, err = back.settle(ctx, requests(s.calls))
+	}
+	stopWatching()
+	r.samples = <-seen
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
 // rain starts do for every call when it is due, however late others end, and returns
 // what they return, in the order of the calls, when the last one has ended.
-func rain(ctx context.Context, calls []call, do func(context.Context, call, time.Time) outcome) []outcome {
-	outcomes := make([]outcome, len(calls))
+func rain[T any](ctx context.Context, calls []call, do func(context.Context, call, time.Time) T) []T {
+	outcomes := make([]T, len(calls))
 	var wg sync.WaitGroup
 	begin := time.Now()
 	timer := time.NewTimer(0)

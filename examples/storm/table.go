@@ -91,7 +91,7 @@ func (r *report) writeTable(to io.Writer) error {
 	for _, s := range r.Sections {
 		fmt.Fprintf(&b, "%s\n%s\n\n", s.Title, s.Setting)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		for _, cells := range append([][]string{r.Heads}, s.Rows...) {
+		for _, cells := range append([][]string{s.Heads}, s.Rows...) {
 			_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush has the error
 		}
 		if err := t.Flush(); err != nil {
@@ -101,10 +101,20 @@ func (r *report) writeTable(to io.Writer) error {
 		for _, n := range s.Notes {
 			fmt.Fprintln(&b, n)
 		}
-		fmt.Fprintln(&b)
+		if len(s.Notes) > 0 {
+			fmt.Fprintln(&b)
+		}
 	}
-	for _, n := range r.Notes {
-		fmt.Fprintln(&b, n)
+	for i, l := range r.Legends {
+		if i > 0 {
+			fmt.Fprintln(&b)
+		}
+		if len(r.Legends) > 1 {
+			fmt.Fprintln(&b, l.Title)
+		}
+		for _, n := range l.Notes {
+			fmt.Fprintln(&b, n)
+		}
 	}
 	_, err := to.Write(b.Bytes())
 	return err

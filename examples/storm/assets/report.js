@@ -59,8 +59,10 @@
   const time = { time: false, range: (u, min, max) => [0, max] };
   const seconds = { label: "time", value: (u, v) => (v == null ? "–" : v.toFixed(2) + " s") };
 
-  // The charts of one storm: a line for each app, in the color that has its name.
-  const storm = (data, at) => {
+  const storm = (data, at) => (data.capacity ? calls : bodies)(data, at);
+
+  // The charts of a storm of bodies: a line for each app, in the color that has its name.
+  const bodies = (data, at) => {
     const apps = data.series, gated = apps.find((s) => s.name === "headgate") || {};
     const deaths = apps.filter((s) => s.died).map(death);
     const curves = (unit) => apps.map((s) => curve(s.name, s.name, unit));
@@ -80,10 +82,37 @@
       axes: [axis(), axis({ size: 56 }), axis({ side: 1, scale: "n", grid: { show: false }, stroke: css("waiting") })],
       series: [seconds, curve("in flight", "headgate", " MiB", { fill: css("headgate") + "22" }), curve("waiting", "waiting", "", { scale: "n" })],
     }, [level(budget, "budget " + short(budget) + " MiB"), death(gated)]);
+    latency(apps, at);
+  };
+
+  // Those of a storm of calls to a back end.
+  const calls = (data, at) => {
+    const apps = data.series, gated = apps.find((s) => s.name === "headgate") || {};
+    const deaths = apps.filter((s) => s.died).map(death);
+    const capacity = level(data.capacity, "capacity " + data.capacity);
+    draw("backend", at, apps.map((s) => byTime(s.atBack)), {
+      scales: { x: time, y: { range: upTo(data.capacity) } },
+      axes: [axis(), axis({ size: 56 })],
+      series: [seconds, ...apps.map((s) => curve(s.name, s.name, ""))],
+    }, [capacity, ...deaths]);
+    draw("queue", at, [byTime(gated.atBack), byTime(gated.waiting)], {
+      scales: { x: time, y: { range: upTo(data.capacity) }, n: { range: upTo(1) } },
+      axes: [axis(), axis({ size: 56 }), axis({ side: 1, scale: "n", grid: { show: false }, stroke: css("waiting") })],
+      series: [seconds, curve("at the back end", "headgate", "", { fill: css("headgate") + "22" }), curve("waiting", "waiting", "", { scale: "n" })],
+    }, [capacity, death(gated)]);
+    draw("chat", at, apps.map((s) => byTime(s.chat)), {
+      scales: { x: time, y: { range: upTo(1) } },
+      axes: [axis(), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " s") })],
+      series: [seconds, ...apps.map((s) => curve(s.name, s.name, " s", { points: { show: true, size: 6 } }))],
+    }, deaths);
+    latency(apps, at);
+  };
+
+  const latency = (apps, at) => {
     draw("latency", at, apps.map((s) => byTime(s.latency)), {
       scales: { x: { time: false, distr: 3 }, y: { range: () => [0, 104] } },
       axes: [axis({ values: (u, vs) => vs.map((v) => (v == null ? "" : v < 1 ? +(v * 1000).toFixed(1) + " ms" : v + " s")) }), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " %") })],
-      series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, ...curves(" %")],
+      series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, ...apps.map((s) => curve(s.name, s.name, " %"))],
     }, []);
   };
 
