@@ -102,6 +102,7 @@ func (c *script) digest(body io.Reader) (string, error) {
 	for i := 0; ; i++ {
 		m, err := body.Read(p[:len(p)>>(i%4)])
 		n += m
+		c.moves.Add(1)
 		c.noteMost(int64(n))
 		h.Write(p[:m])
 		switch {

@@ -218,11 +218,11 @@ func refusedWhileReading(e *env) {
 // inflatingStops: of a bomb no more is inflated than the cap, by several members neither,
 // its refusal is answered, and the account of decoded bytes is empty again.
 func inflatingStops(e *env) {
-	const limit = mib
+	const limit = mib / 4
 	b := e.budget(func(c *admission.Config) { c.MaxDecodedBytes = limit })
 	s := e.start(Options{Gate: b}, func(c *script) { c.inflater = b })
 	half, fits := deflated(make([]byte, limit/2+1)), blob(limit/2)
-	for _, bomb := range [][]byte{deflated(make([]byte, 20*limit)), append(half[:len(half):len(half)], half...)} {
+	for _, bomb := range [][]byte{deflated(make([]byte, 10*limit)), append(half[:len(half):len(half)], half...)} {
 		a := s.uploaded(call{route: Inflate, length: int64(len(bomb))}, bomb)
 		equal(e, "status", a.StatusCode, http.StatusRequestEntityTooLarge)
 		equal(e, "marker", a.Header.Get(gate.MarkerHeader), string(gate.PayloadTooLarge))

@@ -176,7 +176,7 @@ func (e *env) start(o Options, with ...setup) *server {
 		e.Fatalf("no loopback to listen on: %v", err)
 	}
 	s := &server{
-		e: e, script: newScript(e.Errorf, e.Deviations), addr: l.Addr().String(),
+		e: e, script: newScript(e.Errorf, &e.guard.moves, e.Deviations), addr: l.Addr().String(),
 		listener: &countingListener{Listener: l, moves: &e.guard.moves}, log: new(safeBuffer),
 	}
 	s.gate = o.Gate

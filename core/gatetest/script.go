@@ -23,6 +23,7 @@ const (
 // script is what a case and the handlers of its app share.
 type script struct {
 	errorf     func(format string, args ...any)
+	moves      *atomic.Int64 // of the case's guard
 	deviations Deviations
 
 	// What the case has set before the app starts.
@@ -49,9 +50,9 @@ type script struct {
 	writer  http.ResponseWriter // that of the last request, as the server made it
 }
 
-func newScript(errorf func(string, ...any), d Deviations) *script {
+func newScript(errorf func(string, ...any), moves *atomic.Int64, d Deviations) *script {
 	return &script{
-		errorf: errorf, deviations: d, events: make(chan string), letGo: make(chan struct{}),
+		errorf: errorf, moves: moves, deviations: d, events: make(chan string), letGo: make(chan struct{}),
 		leftovers: make(chan any, 10), entered: map[Route]int{},
 	}
 }

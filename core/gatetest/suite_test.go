@@ -31,8 +31,7 @@ func TestSlowMachinePasses(t *testing.T) {
 				turns <- struct{}{}
 				all.Go(func() {
 					defer func() { <-turns }()
-					r := s.judge(c, p, paces[1])
-					if r.Failed() {
+					if r := s.best(c, p); r.Failed() {
 						t.Errorf("poor %v: %s over %s: %s", poor, c.name, p, r.text())
 					}
 				})
@@ -40,6 +39,17 @@ func TestSlowMachinePasses(t *testing.T) {
 		}
 		all.Wait()
 	}
+}
+
+// best performs a scene as often as run does, and returns what it had to say at last.
+func (s *suite) best(c scene, p protocol) *recorder {
+	r := s.judge(c, p, paces[0])
+	for _, pace := range paces[1:] {
+		if c.timed && r.Failed() {
+			r = s.judge(c, p, pace)
+		}
+	}
+	return r
 }
 
 // adapter declares all deviations, or none.

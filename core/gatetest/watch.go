@@ -20,7 +20,7 @@ const look = 20 * time.Millisecond
 
 // guard ends a case in which nothing moves any more.
 type guard struct {
-	moves atomic.Int64 // bytes on connections, and whatever else is no standstill
+	moves atomic.Int64 // bytes on connections, reads of handlers, and whatever else is no standstill
 	done  chan struct{}
 	ended sync.WaitGroup
 }
