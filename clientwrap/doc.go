@@ -30,7 +30,16 @@
 // In a RoundTripper the wait is part of the request: http.Client's Timeout and the
 // timeouts of an SDK run while it queues. [inflight.Limiter.Do] waits above the client
 // instead; the first exchange under it gets the slot that Do has waited for, if both
-// name the same lane. Do and [inflight.WithCall] also make one call of all attempts:
+// name the same lane:
+//
+//	err := limiter.Do(ctx, "https://api.example.com", func(ctx context.Context) error {
+//		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example.com/v1/chat", body)
+//		...
+//	})
+//
+// Name it as the transport does: scheme and host in lower case, no closing slash, no
+// default port. Under another name Do's slot stays in a lane of its own, and the
+// exchange waits for a second one. Do and [inflight.WithCall] also make one call of all attempts:
 // they keep their place, share one QueueTimeout, and are refused at once after the
 // lane has refused one.
 //

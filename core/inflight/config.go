@@ -20,8 +20,9 @@ type Config struct {
 	// flight and no more. Shadow keeps books of what enforce would have done; what it
 	// has admitted beyond them is not in flight for a mode that comes after it.
 	Mode gate.Mode `yaml:"mode"`
-	// MaxInflight is the number of slots of each lane. Default 0 = off: every call
-	// is admitted and counted.
+	// MaxInflight is the number of slots of each lane. Calls that are not interactive
+	// have InteractiveReserve fewer: with 2 slots and the default of 1 they go one at a
+	// time. Default 0 = off: every call is admitted and counted.
 	MaxInflight int `yaml:"max_inflight"`
 	// QueueTimeout is the longest wait for a slot. Default 300s. 0 lets nobody
 	// wait.

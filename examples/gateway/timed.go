@@ -95,7 +95,7 @@ type logicalCall struct {
 	*timedClient
 	in, out *http.Request // the caller's; what attempts are copies of
 	lane    string
-	kept    *keptBody // nil where in need not be kept
+	kept    *keptBody // nil where it need not be kept
 	once    bool      // it cannot be sent again
 	begin   time.Time
 }

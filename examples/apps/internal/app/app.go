@@ -1,8 +1,10 @@
 // Package app is what the small programs beside it have in common: who may call, which
 // back end is called, and when it ends.
 //
+// In the directory examples:
+//
 //	go run ./upstream -addr 127.0.0.1:8081 &
-//	go run ./apps/gin &
+//	HEADGATE_MAX_INFLIGHT=8 go run ./apps/gin &
 //	curl -H 'Authorization: Bearer key-of-7' -d '{"model": "m", "messages": []}' http://127.0.0.1:8080/chat
 package app
 
