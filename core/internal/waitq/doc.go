@@ -5,29 +5,48 @@
 //
 // # State word
 //
-// All that the uncontended path of class 0 needs is one signed word,
+// Most of what the path without a queue needs is one signed word,
 //
-//	state = (free - biased*bias) << countBits + leases
+//	state = (free - biased*bias) << shift + counts
 //
-// where free is the room left, leases the number of leases out, and biased is 1
-// while the queue is slow: somebody waits, or it is paused or closed. An acquire
-// subtracts its cost with one atomic add and keeps it if the word is still >= 0,
-// which proves in one comparison that nobody waits and that there was room.
-// Otherwise it puts the cost back and goes to the lock. A release adds; a
-// negative result sends it to the lock to dispatch. The bias is set under the
-// lock before an arrival looks for room, so either the release is seen by the
-// arrival or the arrival by the release: no wake-up is lost and nobody barges.
+// where free is the room left, and biased is 1 while the queue is slow: somebody waits,
+// or it is paused or closed. An acquire subtracts its cost and counts itself with one
+// atomic add, and keeps it if the word is still >= 0, which proves in one comparison
+// that nobody waits and that there was room. Otherwise it takes the add back and goes
+// to the lock. A release adds; a negative result sends it to the lock to dispatch. The
+// bias is set under the lock before an arrival looks for room, so either the release is
+// seen by the arrival or the arrival by the release: no wake-up is lost and nobody
+// barges.
 //
 // A failing add hides room for a moment from a dispatch that runs just then;
 // its owner always dispatches afterwards, so the room is found.
-// Limits are at most [MaxLimit], 2^34, the bias is 2^40 and free has 42 bits:
-// over sixty of the largest acquires may fail in the same instant. At most
-// 2^22 - 1 leases are out at once.
 //
-// Leases of classes 1 and 2 are counted in a second word, one in each half, so that
+// There are two layouts, one for any costs and one for units; see Config.Units.
+//
+//	        free  bias  counts
+//	costs   42    2^40  22: leases
+//	units   24    2^22  20: leases of class 2   20: leases of class 1
+//
+// With any costs, limits are at most [MaxLimit], 2^34: over sixty of the largest
+// acquires may fail in the same instant. At most 2^22 - 1 leases are out at once. Leases
+// of classes 1 and 2 are counted in a second word, Queue.lower, one in each half, so that
 // one more add proves both bounds that they have: the class limit and the reserve. It
 // comes after the add on the state and is undone before that is, so what was said of
 // room holds for these bounds too.
+//
+// In units, the add on the state counts the class too, and its result proves all three
+// bounds. The leases are limit - free. Limits, and the leases that the state knows, are at
+// most [MaxUnits], 1,000,000, so a count has room for 48,575 failing acquires of its class
+// in the same instant, and free for some 3 million. AdmitAll lets in more than MaxUnits:
+// those are counted under the lock, hold nothing, and come to the lock with their
+// release. So do, in both layouts, the entries that Book makes for who is refused.
+//
+// # Records
+//
+// A record of one holder is filled by whoever has it. A shared one (see Share) is
+// claimed by a compare-and-swap on its generation, and the release that ends its lease
+// frees it by the same step. Where costs are units, a grant without a queue that such a
+// record serves is counted by its generation alone; shared.go says how that is exact.
 //
 // # Order
 //
@@ -167,9 +186,11 @@
 // With n waiters in f flows: without a queue, an acquire and a release are one
 // atomic add each on the state word and one compare-and-swap on the lease, no lock
 // and no allocation. TryAcquire counts its grant with one add more, and reads the
-// clock for the first 63 of a class and then one in 64, and where there is a class
-// above 0 the second word with another; Take leaves the count to the caller, and
-// the clock is read for one in 64 of a lease's generations. Enqueue, grant and
+// clock for the first 63 of a class and then one in 64, and with any costs, where there
+// is a class above 0, the second word with another. With a shared record there is
+// instead one compare-and-swap more, and the clock is read for the first 16 and one in
+// 64 of its leases; to turn one to another queue or class takes a lock, once in 16 of the
+// grants that would have had it. A snapshot looks at every shared record. Enqueue, grant and
 // cancel are O(log f), those of a ticket that comes late O(log n), whatever order
 // tickets come in. A shrunken timeout, a class limit, or expiry is O(1) plus O(log
 // f), and the sample of a position, for each waiter that it removes. The flow heap

@@ -2,7 +2,7 @@ package waitq
 
 import "time"
 
-// Pause grants nothing before until, whatever room there is: TryAcquire and Take
+// Pause grants nothing before until, whatever room there is: TryAcquire and the like
 // are false, and whoever comes waits within its own bounds. Leases that are out
 // stay good and may grow. Grants go on at until by themselves. A pause in force is
 // made longer by a later until; an earlier one, or one that has passed, does

@@ -97,7 +97,7 @@ func (q *Queue) acquire(ctx context.Context, l *Lease, r *Request) Result {
 	return q.Wait(ctx, l, r)
 }
 
-// Wait is Acquire for a caller whom Take or TryAcquire has just refused and whose
+// Wait is Acquire for a caller whom TryAcquire or the like has just refused and whose
 // context was not done before that. The cost must be above 0.
 func (q *Queue) Wait(ctx context.Context, l *Lease, r *Request) Result {
 	w := l.spare
