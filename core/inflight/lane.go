@@ -29,27 +29,42 @@ type lane struct {
 	used int64 // requests that the last sweep knew of; Limiter.mu
 }
 
+// spelling is a lane and its key in the very text that its first caller had, as most
+// often all of them have: that is seen without a look at the bytes. The text may be a
+// part of something large, so there is only one in a limiter.
+type spelling struct {
+	asked string
+	lane  *lane
+	q     *waitq.Queue // lane's
+	spot  uint         // lane's
+}
+
+func (ln *lane) spelled(asked string) *spelling {
+	return &spelling{asked, ln, ln.q, uint(ln.spot)}
+}
+
 // find returns the lane for a key, which it makes if there is none.
 func (l *Limiter) find(key string) *lane {
-	if ln := l.last.Load(); ln != nil && ln.key == key {
-		return ln
+	if s := l.last.Load(); s != nil && s.lane.key == key {
+		return s.lane
 	}
 	if ln, ok := l.lanes.Load(key); ok {
 		return ln.(*lane)
 	}
-	return l.make(canonical(key))
+	return l.make(key)
 }
 
-// make returns the lane for a canonical key. When there are as many lanes as may
-// be, an idle one makes way; if none is idle it is the overflow lane, which is also
-// that of the key "other".
-func (l *Limiter) make(key string) *lane {
+// make returns the lane for a key that somebody asks for. When there are as many lanes
+// as may be, an idle one makes way; if none is idle it is the overflow lane, which is
+// also that of the key "other".
+func (l *Limiter) make(asked string) *lane {
+	key := canonical(asked)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.makeLocked(key)
+	return l.makeLocked(key, asked)
 }
 
-func (l *Limiter) makeLocked(key string) *lane {
+func (l *Limiter) makeLocked(key, asked string) *lane {
 	if ln, ok := l.lanes.Load(key); ok {
 		return ln.(*lane)
 	}
@@ -65,7 +80,10 @@ func (l *Limiter) makeLocked(key string) *lane {
 	l.order = append(l.order, ln)
 	l.lanes.Store(key, ln)
 	if l.set.Load().Mode != gate.Shadow {
-		l.last.Store(ln)
+		if asked != key { // it may tell what the key does not
+			asked = key
+		}
+		l.last.Store(ln.spelled(asked))
 	}
 	return ln
 }
@@ -132,7 +150,9 @@ func (l *Limiter) removeLocked(i int) {
 	l.order[n] = nil
 	l.order = l.order[:n]
 	l.lanes.Delete(ln.key)
-	l.last.CompareAndSwap(ln, nil)
+	if s := l.last.Load(); s != nil && s.lane == ln {
+		l.last.Store(nil)
+	}
 }
 
 func (l *Limiter) allLocked() []*lane {

@@ -44,9 +44,9 @@ func (r *records) get(l *Limiter) *lease {
 
 // fill returns a record of the pool with the slot that was taken at once, though ready
 // could not be filled, and its generation.
-func (r *records) fill(l *Limiter, ln *lane, class int, ready *lease) (*lease, uint64) {
+func (r *records) fill(l *Limiter, q *waitq.Queue, class int, ready *lease) (*lease, uint64) {
 	rec := r.get(l)
-	return rec, rec.HoldUnit(ln.q, class, &ready.Lease)
+	return rec, rec.HoldUnit(q, class, &ready.Lease)
 }
 
 // lane is that of the lease that the record has now. Who asks for one generation asks

@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -17,8 +18,8 @@ import (
 type Limiter struct {
 	// What every call reads.
 	set     atomic.Pointer[Config]
-	last    atomic.Pointer[lane] // a lane that was made; most processes have one busy one. Nil in shadow mode
-	lanes   sync.Map             // key -> *lane
+	last    atomic.Pointer[spelling] // the lane made last; most processes have one busy one. Nil in shadow mode
+	lanes   sync.Map                 // key -> *lane
 	closed  atomic.Bool
 	records records
 
@@ -66,23 +67,26 @@ func (l *Limiter) Acquire(ctx context.Context, r gate.Request) (gate.Lease, erro
 	if ctx.Err() != nil {
 		return l.wait(ctx, nil, &r, class)
 	}
-	ln := l.last.Load()
-	if ln == nil || ln.key != r.Lane {
-		if l.set.Load().Mode == gate.Shadow {
-			return l.wait(ctx, nil, &r, class)
-		}
-		ln = l.find(r.Lane)
+	var q *waitq.Queue
+	var spot uint
+	if s := l.last.Load(); s != nil && near.Same(s.asked, r.Lane) {
+		q, spot = s.q, s.spot
+	} else if l.set.Load().Mode != gate.Shadow {
+		ln := l.find(r.Lane)
+		q, spot = ln.q, uint(ln.spot)
+	} else {
+		return l.wait(ctx, nil, &r, class)
 	}
-	rec := &l.records.near[near.Index(uint(ln.spot)+uint(class)<<4)]
-	gen, taken := ln.q.TryUnit(&rec.Lease, class)
+	rec := &l.records.near[near.Index(spot+uint(class)<<4)]
+	gen, taken := q.TryUnit(&rec.Lease, class)
 	if !taken {
 		return l.wait(ctx, nil, &r, class)
 	}
 	if gen == 0 {
-		rec, gen = l.records.fill(l, ln, class, rec)
+		rec, gen = l.records.fill(l, q, class, rec)
 	}
 	if l.watch.on.Load() {
-		l.watch.changed(ln)
+		l.watch.changed(q.Owner().(*lane))
 	}
 	return gate.NewLease(rec, gen), nil
 }
@@ -215,7 +219,7 @@ const Inherit = -1
 // is an error and changes nothing.
 func (l *Limiter) SetLimit(lane string, n int) error {
 	if n < Inherit || n > most {
-		return fail("SetLimit", n, "want 0 to 1000000, or Inherit (-1)")
+		return fail("SetLimit", n, fmt.Sprintf("want 0 to %d, or Inherit (-1)", most))
 	}
 	key := canonical(lane)
 	l.mu.Lock()
@@ -252,7 +256,7 @@ func (l *Limiter) Pause(lane string, d time.Duration) {
 	l.mu.Lock() // a reload must not come between the look and the pause
 	defer l.mu.Unlock()
 	if d > 0 && l.set.Load().Mode == gate.Enforce && !l.laneConfigLocked(key).off() {
-		l.makeLocked(key).q.Pause(time.Now().Add(min(d, maxPause)))
+		l.makeLocked(key, key).q.Pause(time.Now().Add(min(d, maxPause)))
 	}
 }
 
@@ -291,7 +295,7 @@ func (l *Limiter) useLocked(c Config) {
 	if c.Mode == gate.Shadow {
 		l.last.Store(nil)
 	} else if n := len(l.order); n > 0 {
-		l.last.Store(l.order[n-1])
+		l.last.Store(l.order[n-1].spelled(l.order[n-1].key))
 	}
 }
 

@@ -21,3 +21,9 @@ func Index(purpose uint) uint {
 	stack := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> (64 - Bits)
 	return (uint(stack) + purpose) % Size
 }
+
+// Same reports whether a and b are the very same bytes in memory. If it is false they
+// may be equal still.
+func Same(a, b string) bool {
+	return len(a) == len(b) && unsafe.StringData(a) == unsafe.StringData(b)
+}

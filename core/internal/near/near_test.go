@@ -31,3 +31,23 @@ func TestIndexSpreads(t *testing.T) {
 		t.Errorf("256 goroutines picked %d places", len(seen))
 	}
 }
+
+// The purposes of one caller have places of their own.
+func TestIndexOfPurposes(t *testing.T) {
+	var seen [Size]int
+	for purpose := range uint(2 * Size) {
+		seen[Index(purpose)]++
+	}
+	for i, n := range seen {
+		if n != 2 {
+			t.Errorf("place %d is that of %d of %d purposes", i, n, 2*Size)
+		}
+	}
+}
+
+func TestSame(t *testing.T) {
+	a, b := string([]byte("lane one")), string([]byte("lane one"))
+	if !Same(a, a) || Same(a, a[:4]) || Same(a, a[1:]) || Same(a, b) {
+		t.Error("not what lies in the same place is the same")
+	}
+}
