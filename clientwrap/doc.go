@@ -32,14 +32,13 @@
 // instead; the first exchange under it gets the slot that Do has waited for, if both
 // name the same lane:
 //
-//	err := limiter.Do(ctx, "https://api.example.com", func(ctx context.Context) error {
+//	err := limiter.Do(ctx, inflight.HostKey("https://api.example.com/v1"), func(ctx context.Context) error {
 //		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example.com/v1/chat", body)
 //		...
 //	})
 //
-// Name it as the transport does: scheme and host in lower case, no closing slash, no
-// default port. Under another name Do's slot stays in a lane of its own, and the
-// exchange waits for a second one. Do and [inflight.WithCall] also make one call of all attempts:
+// Under another name Do's slot stays in a lane of its own, and the exchange waits for a
+// second one. Do and [inflight.WithCall] also make one call of all attempts:
 // they keep their place, share one QueueTimeout, and are refused at once after the
 // lane has refused one.
 //
@@ -58,7 +57,8 @@
 //
 // # Lanes
 //
-// A lane is scheme and host, "https://api.example.com"; [LaneByModel] makes it a back
+// A lane is scheme and host, "https://api.example.com", as [inflight.HostKey] writes
+// them; [LaneByModel] makes it a back
 // end and a model. When a 429 or 503 names a Retry-After, the lane grants nothing
 // until then (60 s at most) and everybody in it waits within their own bounds.
 //

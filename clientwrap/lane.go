@@ -29,18 +29,8 @@ func (t *Transport) hostKey(u *url.URL) string {
 	return h.key
 }
 
-// keyOf returns scheme and host in lower case, without a port that the scheme implies.
-// User, password, path and query are in neither.
-func keyOf(u *url.URL) string {
-	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	switch scheme {
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	}
-	return scheme + "://" + host
-}
+// keyOf returns the lane of a URL's host. User, password, path and query stay out of it.
+func keyOf(u *url.URL) string { return inflight.HostKey(u.Scheme + "://" + u.Host) }
 
 // Bounds of what is read to find a model.
 const (

@@ -2,41 +2,16 @@ package admission
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
-func reasonOf(o waitq.Outcome) gate.Reason {
-	switch o {
-	case waitq.TimedOut:
-		return gate.QueueTimeout
-	case waitq.Hopeless:
-		return gate.Deadline
-	case waitq.Displaced:
-		return gate.Displaced
-	case waitq.Shed:
-		return gate.ResourcePressure
-	case waitq.Closed:
-		return gate.ShuttingDown
-	case waitq.Canceled:
-		return gate.Canceled
-	}
-	return gate.AdmissionBusy
-}
-
 // shed completes and counts the rejection of a request that got no room.
 func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, class int, cost int64) *gate.Rejection {
-	r.Gate, r.Reason, r.Waited = name, reasonOf(res.Outcome), res.Waited
-	if res.Outcome == waitq.Canceled {
-		r.Cause = ctx.Err()
-		if errors.Is(r.Cause, context.DeadlineExceeded) {
-			r.Reason = gate.Deadline
-		}
-	}
+	r.Gate, r.Waited = name, res.Waited
+	r.Reason, r.Cause = res.Refusal(ctx, gate.AdmissionBusy)
 	b.sheds.count(r.Reason)
 	if r.Reason != gate.Canceled {
 		r.RetryAfter = b.retryAfter(class, cost, res.Waited)
@@ -52,14 +27,7 @@ func (b *Budget) retryAfter(class int, cost int64, waited time.Duration) time.Du
 	if since := b.heavies.oldest(); since != 0 && !b.q.KnowsHold(class) {
 		least = max(least, time.Duration(b.now()-since))
 	}
-	return jitter(max(b.q.RetryAfter(class, cost), min(least, 40*time.Second).Truncate(time.Second)))
-}
-
-// jitter adds 0 to 50 %, in whole seconds, so that those refused together do not
-// come back together.
-func jitter(d time.Duration) time.Duration {
-	s := int64(d / time.Second)
-	return time.Duration(s+rand.Int64N((s+1)/2+1)) * time.Second
+	return waitq.Jitter(max(b.q.RetryAfter(class, cost), min(least, 40*time.Second).Truncate(time.Second)))
 }
 
 // tooLarge returns a rejection for a body of n bytes that can never be admitted.

@@ -273,24 +273,6 @@ func TestG7RetryAfterSpread(t *testing.T) {
 	})
 }
 
-// Jitter adds up to a half, never takes away.
-func TestG7Jitter(t *testing.T) {
-	for s := 1; s <= 40; s++ {
-		base := time.Duration(s) * time.Second
-		low, high := 1<<30*time.Second, time.Duration(0)
-		for range 2000 {
-			d := jitter(base)
-			low, high = min(low, d), max(high, d)
-			if d%time.Second != 0 {
-				t.Fatalf("jitter(%v) = %v, want whole seconds", base, d)
-			}
-		}
-		if most := base + (base+time.Second)/2; low != base || high > most || high == base {
-			t.Errorf("jitter(%v) = %v..%v, want up to %v", base, low, high, most)
-		}
-	}
-}
-
 // D15: timeout and grant in the same instant, again and again: nothing is lost.
 func TestD15GrantMeetsTimeout(t *testing.T) {
 	rounds := 20_000

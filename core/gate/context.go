@@ -11,7 +11,7 @@ import (
 type scope struct {
 	context.Context
 	up     *scope // the scope around this one
-	ticket *any   // never nil
+	ticket any
 	flow   string
 	weight uint16
 	class  Class
@@ -46,13 +46,10 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-// noTicket is the ticket where there is none. It is never changed.
-var noTicket any
-
 // child returns a new scope below ctx with the class, flow and ticket of the scope
 // around it, up.
 func child(ctx context.Context, up *scope) *scope {
-	s := &scope{Context: ctx, up: up, ticket: &noTicket}
+	s := &scope{Context: ctx, up: up}
 	if up != nil {
 		s.class, s.flow, s.weight, s.ticket = up.class, up.flow, up.weight, up.ticket
 	}
@@ -95,7 +92,7 @@ func WithFlow(ctx context.Context, flow string, weight int) context.Context {
 // logical call and its retries. Gates call it for their users; see [Inherited].
 func WithTicket(ctx context.Context, t any) context.Context {
 	s := child(ctx, scopeOf(ctx))
-	s.ticket = &t
+	s.ticket = t
 	return s
 }
 
@@ -103,7 +100,7 @@ func WithTicket(ctx context.Context, t any) context.Context {
 // where there is none, and the innermost ticket, nil where there is none.
 func Inherited(ctx context.Context) (c Class, ticket any) {
 	if s, ok := ctx.Value(scopeKey{}).(*scope); ok { // no more than this is inlined
-		return s.class, *s.ticket
+		return s.class, s.ticket
 	}
 	return
 }

@@ -122,6 +122,12 @@ func ExampleLaneKey() {
 	// https://llm.example.com/v1|other
 }
 
+// The lane of a client that asks by host, however its base URL is written.
+func ExampleHostKey() {
+	fmt.Println(inflight.HostKey("HTTPS://user:secret@LLM.example.com:443/v1?key=secret"))
+	// Output: https://llm.example.com
+}
+
 func ExampleLimiter_Snapshot() {
 	c := inflight.DefaultConfig()
 	c.MaxInflight = 6

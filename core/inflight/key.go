@@ -32,6 +32,17 @@ func LaneKey(base, model string, models []string) string {
 	return baseOf(base) + "|" + model
 }
 
+// HostKey returns the key of the lane for all that one host serves: scheme and host of
+// base in lower case, without a port that the scheme implies, and nothing else of it.
+// It is the lane that package clientwrap takes where it is told no other. A base that is
+// no URL is treated as LaneKey treats it.
+func HostKey(base string) string {
+	if u, err := url.Parse(base); err == nil && u.Host != "" {
+		return hostOf(u)
+	}
+	return baseOf(base)
+}
+
 func baseOf(base string) string {
 	u, err := url.Parse(base)
 	switch {

@@ -37,6 +37,26 @@ func TestLaneKey(t *testing.T) {
 	}
 }
 
+// It says no more than the host, and no secret of what cannot be read.
+func TestHostKey(t *testing.T) {
+	for _, tc := range []struct{ base, want string }{
+		{"https://llm.example.com", "https://llm.example.com"},
+		{"http://llm.example.com:80/v1/", "http://llm.example.com"},
+		{"http://llm.example.com:443", "http://llm.example.com:443"},
+		{"https://u:secret@LLM.example.com:8443/v1@x?k=secret#f", "https://llm.example.com:8443"},
+		{"http://[::1]:80/", "http://[::1]"},
+		{"anthropic-oauth", "anthropic-oauth"},
+		{"", ""},
+	} {
+		if got := HostKey(tc.base); got != tc.want {
+			t.Errorf("HostKey(%q) = %q, want %q", tc.base, got, tc.want)
+		}
+	}
+	if got := HostKey("https://u:se?cret@host"); !strings.HasPrefix(got, "unreadable~") || strings.Contains(got, "cret") {
+		t.Errorf("HostKey of what is no URL = %q", got)
+	}
+}
+
 func TestLaneKeyKeepsNoSecret(t *testing.T) {
 	const odd = "?#@:/|%[] \x00\xff1a"
 	f := func(user, pass, query []byte) bool {

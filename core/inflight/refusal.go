@@ -2,10 +2,7 @@ package inflight
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/internal/waitq"
@@ -19,23 +16,17 @@ func (ln *lane) reject(ctx context.Context, t *ticket, class int, res waitq.Resu
 	r := &gate.Rejection{
 		Gate: name, Lane: ln.key, Class: classOf(class), Waited: res.Waited, Limit: int64(c.maxInflight),
 	}
-	r.Reason, r.Advice = reasonOf(res.Outcome), adviceOf(res.Outcome)
+	r.Reason, r.Cause = res.Refusal(ctx, gate.QueueFull)
+	r.Advice = adviceOf(res.Outcome, r.Reason)
 	if t != nil {
 		r.Waited = t.spend(res.Waited)
 	}
-	switch res.Outcome {
-	case waitq.TimedOut:
+	if res.Outcome == waitq.TimedOut {
 		r.Position = res.Position
-	case waitq.Canceled:
-		r.Cause = ctx.Err()
-		if errors.Is(r.Cause, context.DeadlineExceeded) {
-			r.Reason = gate.Deadline
-			r.Advice = "the caller's own deadline passed in the queue: give it more time, or raise MaxInflight"
-		}
 	}
 	ln.sheds.count(r.Reason)
 	if r.Reason != gate.Canceled {
-		r.RetryAfter = jitter(ln.q.RetryAfter(class, 1))
+		r.RetryAfter = waitq.Jitter(ln.q.RetryAfter(class, 1))
 	}
 	return r
 }
@@ -56,30 +47,7 @@ func (s *sheds) count(r gate.Reason) {
 	}
 }
 
-// jitter adds 0 to 50 %, in whole seconds, so that those refused together do not
-// come back together.
-func jitter(d time.Duration) time.Duration {
-	s := int64(d / time.Second)
-	return time.Duration(s+rand.Int64N((s+1)/2+1)) * time.Second
-}
-
-func reasonOf(o waitq.Outcome) gate.Reason {
-	switch o {
-	case waitq.TimedOut:
-		return gate.QueueTimeout
-	case waitq.Hopeless:
-		return gate.Deadline
-	case waitq.Displaced:
-		return gate.Displaced
-	case waitq.Closed:
-		return gate.ShuttingDown
-	case waitq.Canceled:
-		return gate.Canceled
-	}
-	return gate.QueueFull
-}
-
-func adviceOf(o waitq.Outcome) string {
+func adviceOf(o waitq.Outcome, reason gate.Reason) string {
 	switch o {
 	case waitq.TimedOut:
 		return "raise MaxInflight or QueueTimeout, or reduce concurrent load on this lane"
@@ -90,6 +58,9 @@ func adviceOf(o waitq.Outcome) string {
 	case waitq.Closed:
 		return "this process is shutting down: another one may make the call"
 	case waitq.Canceled:
+		if reason == gate.Deadline {
+			return "the caller's own deadline passed in the queue: give it more time, or raise MaxInflight"
+		}
 		return ""
 	}
 	return "raise MaxInflight or MaxQueue, or reduce concurrent load on this lane"
