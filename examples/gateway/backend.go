@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,8 @@ func parseUpstream(s string) (*url.URL, error) {
 		wrong = "want one such as http://127.0.0.1:8081"
 	case u.User != nil:
 		wrong = "it must hold no user or password; for a key see " + upstreamKey
+	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
+		wrong = "leave /v1 out: the paths of the calls have it"
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		wrong = "it must have no query and no fragment"
 	default:

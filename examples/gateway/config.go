@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	headgate "github.com/headgate-go/headgate/core"
@@ -79,7 +82,29 @@ func (c config) Validate() error {
 			return fmt.Errorf("inflight.models[%d] has %d bytes: want 1 to 128", i, len(m))
 		}
 	}
-	return c.gates(nil).Validate()
+	if err := c.gates(nil).Validate(); err != nil {
+		return err
+	}
+	return c.Inflight.validateLanes()
+}
+
+// validateLanes returns an error for an exception that no call could ever meet. Its key
+// may hold what somebody should not have written there, so it is not repeated.
+func (o outbound) validateLanes() error {
+	for _, key := range slices.Sorted(maps.Keys(o.Lanes)) {
+		bar := strings.LastIndexByte(key, '|')
+		if bar < 0 {
+			return errors.New("inflight.lanes has a key without |: want the URL of -upstream, | and one of inflight.models or other")
+		}
+		base, model := key[:bar], key[bar+1:]
+		switch {
+		case model != "other" && !slices.Contains(o.Models, model):
+			return fmt.Errorf("inflight.lanes has an entry for the model %.40q, which is not one of inflight.models", model)
+		case key != inflight.LaneKey(base, model, []string{model}):
+			return fmt.Errorf("inflight.lanes has an entry for the model %.40q whose URL is not written as lanes are: lower case, no closing slash, no port 80 or 443 that the scheme implies, no user", model)
+		}
+	}
+	return nil
 }
 
 // maxConfig is the most bytes of a file that can be a configuration.

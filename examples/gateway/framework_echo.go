@@ -104,9 +104,9 @@ func echoEcho(c echov4.Context) error {
 	}
 	if err != nil {
 		badRequest(c.Response(), c.Request(), "the body ends early or is not well-formed")
-		return nil
+		return nil //nolint:nilerr // it is answered
 	}
-	if err := hold(echogate.Context(c), pause); err != nil {
+	if hold(echogate.Context(c), pause) != nil {
 		panic(http.ErrAbortHandler) // the client has left: close, do not answer 200
 	}
 	writeJSON(c.Response(), http.StatusOK, digest(body))

@@ -21,8 +21,6 @@ import (
 // framework serves the gateways of the tests that name none:
 //
 //	go test ./gateway -framework gin
-//
-//nolint:gochecknoglobals // a flag of the test binary
 var framework = flag.String("framework", "nethttp", "serve the tests' gateways with this `framework`: "+frameworkNames())
 
 // everyFramework returns the flags that choose each of them.
@@ -40,7 +38,7 @@ func everyMode() []string { return append(everyFramework(), "-bare") }
 // exchanges are what TestFrameworksAnswerAlike sends, by name: what must be answered
 // alike, and what the frameworks answer in their own way. In full says what the budget
 // and the lane of the back end are full of meanwhile.
-var exchanges = []struct { //nolint:gochecknoglobals // a table
+var exchanges = []struct {
 	name, line string
 	lines      []string
 	body       string
@@ -94,7 +92,7 @@ const (
 	tooLong = "100000\r\n" // more than hard_max_body_bytes; the rest is put there by the test
 )
 
-var chunked = []string{"Transfer-Encoding: chunked"} //nolint:gochecknoglobals // it is constant
+var chunked = []string{"Transfer-Encoding: chunked"}
 
 // said is an answer as text, without what no two answers have in common.
 func said(t *testing.T, method string, resp reply, body string) string {
@@ -179,7 +177,7 @@ func exchangeAll(t *testing.T, mode string, back *spy, next chan struct{}) map[s
 
 // differences are those between the answers of the frameworks and net/http's, all of
 // them. Each says how an answer of net/http becomes the framework's.
-var differences = []struct { //nolint:gochecknoglobals // a table
+var differences = []struct {
 	framework string
 	exchanges string // their names match it
 	why       string
@@ -244,7 +242,7 @@ func TestFrameworksAnswerAlike(t *testing.T) {
 					for i := 0; i < len(d.edits); i += 2 {
 						want = regexp.MustCompile(d.edits[i]).ReplaceAllLiteralString(want, d.edits[i+1])
 					}
-					assert.NotEqual(t, before, want, "%s: no difference: %s", x.name, d.why)
+					assert.NotEqual(t, want, before, "%s: no difference: %s", x.name, d.why)
 				}
 				assert.Equal(t, want, answers[x.name], x.name)
 			}

@@ -114,7 +114,7 @@ func (o outgoing) RoundTrip(r *http.Request) (*http.Response, error) {
 // limitCalls lets calls to the back end go by c from now on. Calls that are out or
 // wait keep the lane that they have.
 func (g *gateway) limitCalls(c config) {
-	lane := laneOf(g.backend.url.String(), c.Inflight.Models)
+	lane := clientwrap.LaneByModel(g.backend.url.String(), c.Inflight.Models...)
 	var t http.RoundTripper = g.backend.transport
 	var limiter *inflight.Limiter
 	if g.hg != nil {
@@ -127,16 +127,6 @@ func (g *gateway) limitCalls(c config) {
 		t = clientwrap.NewTransport(t, limiter, clientwrap.Config{Lane: lane, AsError: true})
 	}
 	g.client.Store(&t)
-}
-
-// laneOf names the lane of a call. Without models nothing of a body is read for it: a
-// client that asks before it sends is answered by the back end.
-func laneOf(base string, models []string) func(*http.Request) string {
-	if len(models) == 0 {
-		all := inflight.LaneKey(base, "", nil)
-		return func(*http.Request) string { return all }
-	}
-	return clientwrap.LaneByModel(base, models...)
 }
 
 // passable makes an answer one that can be passed on, or returns why it cannot be.

@@ -251,6 +251,7 @@ func TestStartRefused(t *testing.T) {
 		{[]string{"-upstream", "http://user:secret@localhost"}, "", `-upstream is "http://user:xxxxx@localhost": it must hold no user or password`},
 		{[]string{"-upstream", "http://localhost/?a=b"}, "", `it must have no query`},
 		{[]string{"-upstream", "http://localhost/#a"}, "", `it must have no query and no fragment`},
+		{[]string{"-upstream", "http://localhost/v1/"}, "", `leave /v1 out: the paths of the calls have it`},
 		{[]string{"-config", file("tenants: [{name: a, key: secret, weight: 0}]")}, "", "tenants[0].weight is 0: want 1 to 1000"},
 		{[]string{"serve"}, "", `unexpected argument "serve"`},
 		{[]string{"-port", "80"}, "", "flag provided but not defined: -port"},

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-go/headgate/clientwrap"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
 	"github.com/stretchr/testify/assert"
@@ -152,7 +153,7 @@ func TestTimedLanesByModel(t *testing.T) {
 			l := limiterOf(t, 1, time.Hour)
 			defer l.Close()
 			back := &script{t: t, steps: []step{{}}}
-			client := newTimedClient(timed{time.Second, attempts}, back, l, laneOf("http://back.test", []string{"large"}), quiet())
+			client := newTimedClient(timed{time.Second, attempts}, back, l, clientwrap.LaneByModel("http://back.test", "large"), quiet())
 			for _, q := range []string{`{"model": "large"}`, `{"model": "invented"}`} {
 				resp, err := client.RoundTrip(post(t.Context(), t, q))
 				require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-go/headgate/clientwrap"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
 	"github.com/stretchr/testify/assert"
@@ -104,7 +105,7 @@ func (b *scriptBody) Read(p []byte) (int, error) {
 }
 func (b *scriptBody) Close() error { b.over(); return nil }
 
-var oneLane = laneOf("http://back.test", nil)
+var oneLane = clientwrap.LaneByModel("http://back.test")
 
 // limiterOf returns a limiter with a number of slots and no reserve.
 func limiterOf(t *testing.T, slots int, queueTimeout time.Duration) *inflight.Limiter {

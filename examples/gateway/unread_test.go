@@ -176,7 +176,7 @@ func TestTrailersOfCallsAreDropped(t *testing.T) {
 func TestTrailersOfAnswersNeedChunks(t *testing.T) {
 	for trailers, want := range map[string]string{"": "2", "X-Sum": ""} {
 		resp := &http.Response{
-			StatusCode: 200, Header: http.Header{"Content-Length": {"2"}}, Trailer: http.Header{},
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Length": {"2"}}, Trailer: http.Header{},
 			Request: httptest.NewRequest(http.MethodPost, "/v1/messages", strings.NewReader("{}")),
 		}
 		if trailers != "" {

@@ -103,6 +103,9 @@ func setEntries(v reflect.Value, n *yaml.Node, path string) error {
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		at := fmt.Sprintf("%s[%.80q]", path, key.Value)
+		if strings.Contains(key.Value, "@") { // it may be a URL with a password
+			at = path + "[(not shown)]"
+		}
 		if entries.MapIndex(reflect.ValueOf(key.Value)).IsValid() {
 			return fmt.Errorf("line %d: the key %s is there twice", key.Line, at)
 		}

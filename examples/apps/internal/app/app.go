@@ -63,6 +63,9 @@ func Forward(ctx context.Context, client *http.Client, body io.Reader) (*http.Re
 		}
 		return nil, rej // refused here, not by the back end
 	}
+	if err != nil && ctx.Err() == nil {
+		log.Print("the back end did not answer: ", err)
+	}
 	return resp, err
 }
 

@@ -53,7 +53,7 @@ func Test(t *testing.T) {
 		status, reason, text = a.post(path, key, "a question")
 		assert.Equal(t, http.StatusOK, status, text)
 		assert.Empty(t, reason)
-		assert.Equal(t, `{"answer to": "a question"}`, text)
+		assert.JSONEq(t, `{"answer to": "a question"}`, text)
 	}
 
 	held := make(chan string, 1)
@@ -69,13 +69,7 @@ func Test(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, text)
 
 	require.NoError(t, a.cmd.Process.Signal(os.Interrupt))
-	require.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", a.addr)
-		if err == nil {
-			conn.Close()
-		}
-		return err != nil
-	}, hang, 5*time.Millisecond, "it accepts calls though it ends")
+	require.Eventually(t, func() bool { return !a.listens() }, hang, 5*time.Millisecond, "it accepts calls though it ends")
 	a.release()
 	assert.Equal(t, `OK {"answer to": "hold"}`, <-held, "what runs may finish")
 	select {
@@ -120,7 +114,7 @@ func start(t *testing.T) *program {
 	t.Cleanup(a.release)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	a.cmd = exec.Command(self)
+	a.cmd = exec.CommandContext(context.Background(), self) // it ends by a signal, or is killed below
 	a.cmd.Env = append(os.Environ(), "APP_IS_A_PROCESS=1", "ADDR="+a.addr, "UPSTREAM="+back.URL, "HEADGATE_HARD_MAX_BODY_BYTES=1MiB",
 		"HEADGATE_MAX_INFLIGHT=2", "HEADGATE_INFLIGHT_QUEUE_TIMEOUT=100ms")
 	a.cmd.Stdout, a.cmd.Stderr = a.output, a.output
@@ -131,14 +125,17 @@ func start(t *testing.T) *program {
 		_ = a.cmd.Process.Kill() // unless it has ended
 		<-over
 	})
-	require.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", a.addr)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	}, hang, 5*time.Millisecond, "it does not listen")
+	require.Eventually(t, a.listens, hang, 5*time.Millisecond, "it does not listen")
 	return a
+}
+
+// listens reports whether the program takes connections.
+func (a *program) listens() bool {
+	conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", a.addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
 }
 
 // freeAddr returns an address that nobody listens on.
