@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
 // Trap 59, W12 of the earlier limiter: however many keys there are, lanes and what
@@ -98,6 +99,46 @@ func TestEvictionUnderLoad(t *testing.T) {
 	wantIdle(t, l)
 	if n := len(l.Snapshot().Lanes); n > 5 {
 		t.Errorf("%d lanes", n)
+	}
+}
+
+// A caller who meets a lane on its way out asks once, and again when it has gone: whoever
+// removes it may be far from done.
+func TestEvictionHalfDone(t *testing.T) {
+	for _, mode := range []gate.Mode{gate.Enforce, gate.Shadow} {
+		l := open(t, func(c *Config) { c.Mode = mode })
+		lease, err := l.Acquire(context.Background(), gate.Request{Lane: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease.Release()
+		l.mu.Lock()
+		ln := l.find("a")
+		if !ln.q.Retire() {
+			t.Fatal("the lane is not idle")
+		}
+		done := make(chan error)
+		go func() {
+			lease, err := l.Acquire(context.Background(), gate.Request{Lane: "a"})
+			lease.Release()
+			done <- err
+		}()
+		asked := func() int64 { return ln.q.Snapshot().Outcomes[index(gate.Default)][waitq.Closed] }
+		for asked() == 0 {
+			runtime.Gosched()
+		}
+		for range 1000 {
+			runtime.Gosched()
+		}
+		if n := asked(); n != 1 {
+			t.Errorf("%v: asked %d times", mode, n)
+		}
+		l.removeLocked(0)
+		l.mu.Unlock()
+		if err := <-done; err != nil {
+			t.Errorf("%v: %v", mode, err)
+		}
+		wantIdle(t, l)
 	}
 }
 

@@ -106,25 +106,27 @@ func (l *Limiter) acquire(ctx context.Context, t any, r *gate.Request, class int
 // wait takes a slot for a request that has ticket t, or nil, the long way. Thousands
 // of goroutines may be parked below it.
 func (l *Limiter) wait(ctx context.Context, t *ticket, r *gate.Request, class int) (gate.Lease, error) {
-	ln := l.find(r.Lane)
-	rec := l.records.get(l)
-	w := waitq.Request{Class: class, Cost: 1}
-	complete(ctx, t, r, &w)
-	if l.set.Load().Mode == gate.Shadow {
-		return l.book(ln, rec, w)
+	for {
+		ln := l.find(r.Lane)
+		rec := l.records.get(l)
+		w := waitq.Request{Class: class, Cost: 1}
+		complete(ctx, t, r, &w)
+		if l.set.Load().Mode == gate.Shadow {
+			return l.book(ln, rec, w)
+		}
+		res := ln.q.Acquire(ctx, &rec.Lease, w)
+		if l.watch.on.Load() {
+			l.watch.changed(ln)
+		}
+		if res.Outcome == waitq.Granted {
+			return gate.NewLease(rec, rec.Gen()), nil
+		}
+		l.records.rest.Put(rec)
+		if !l.retry(ln, res.Outcome) {
+			return gate.Lease{}, ln.reject(ctx, t, class, res)
+		}
+		l.await()
 	}
-	res := ln.q.Acquire(ctx, &rec.Lease, w)
-	if l.watch.on.Load() {
-		l.watch.changed(ln)
-	}
-	if res.Outcome == waitq.Granted {
-		return gate.NewLease(rec, rec.Gen()), nil
-	}
-	l.records.rest.Put(rec)
-	if l.retry(ln, res.Outcome) {
-		return l.wait(ctx, t, r, class)
-	}
-	return gate.Lease{}, ln.reject(ctx, t, class, res)
 }
 
 // retry reports whether a refusal holds no more: the lane made way for another one,
@@ -134,6 +136,13 @@ func (l *Limiter) retry(ln *lane, o waitq.Outcome) bool {
 		return !l.closed.Load()
 	}
 	return o != waitq.Canceled && l.set.Load().Mode != gate.Enforce
+}
+
+// await lets the change of the lanes or the settings that has overtaken a request come
+// to its end. To ask again before that would only keep a processor from it.
+func (l *Limiter) await() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 }
 
 // complete takes from r, the context and the ticket what matters to whoever waits.
@@ -153,15 +162,16 @@ func complete(ctx context.Context, t *ticket, r *gate.Request, w *waitq.Request)
 // book admits a request in shadow mode and counts what would have become of it.
 func (l *Limiter) book(ln *lane, rec *lease, w waitq.Request) (gate.Lease, error) {
 	o := ln.q.Book(&rec.Lease, w)
-	lease := gate.NewLease(rec, rec.Gen())
-	switch o {
-	case waitq.Closed:
-		lease.Release()
+	for o == waitq.Closed {
+		gate.NewLease(rec, rec.Gen()).Release()
 		if l.closed.Load() {
 			return gate.Lease{}, ln.reject(context.Background(), nil, w.Class, waitq.Result{Outcome: o})
 		}
-		next := l.find(ln.key)
-		return l.book(next, l.records.get(l), w)
+		l.await()
+		ln, rec = l.find(ln.key), l.records.get(l)
+		o = ln.q.Book(&rec.Lease, w)
+	}
+	switch o {
 	case waitq.Granted:
 		ln.would.admit.Add(1)
 	case waitq.Queued:
@@ -172,7 +182,7 @@ func (l *Limiter) book(ln *lane, rec *lease, w waitq.Request) (gate.Lease, error
 	if l.watch.on.Load() {
 		l.watch.changed(ln)
 	}
-	return lease, nil
+	return gate.NewLease(rec, rec.Gen()), nil
 }
 
 // index is the engine's number of a class; one that is not set or unknown counts as
