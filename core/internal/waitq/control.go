@@ -137,6 +137,7 @@ func (q *Queue) Retire() bool {
 	q.biasLocked() // from here on nobody acquires
 	if !q.closed && q.waiting == 0 && q.unusedLocked() {
 		q.closeLocked()
+		q.endLocked() // a second look could take an acquire that fails for a lease
 	} else {
 		q.settleLocked(now)
 	}
@@ -161,7 +162,13 @@ func (q *Queue) closeLocked() {
 // finishIfDrainedLocked tells that the last lease is back. An acquire that is
 // failing counts as a lease for a moment; it settles when it has gone back.
 func (q *Queue) finishIfDrainedLocked() {
-	if q.closed && !q.finished && q.unusedLocked() {
+	if q.closed && q.unusedLocked() {
+		q.endLocked()
+	}
+}
+
+func (q *Queue) endLocked() {
+	if !q.finished {
 		q.finished = true
 		if q.drained != nil {
 			close(q.drained)
