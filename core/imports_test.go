@@ -20,11 +20,12 @@ import (
 
 // mayImport lists all that a package at the bottom may import of the module.
 var mayImport = map[string][]string{
-	"gate":           nil,
-	"gatehttp":       {"gate"},
-	"internal/near":  nil,
-	"internal/waitq": {"gate"},
-	"pressure":       {"gate"},
+	"gate":             nil,
+	"gatehttp":         {"gate"},
+	"internal/near":    nil,
+	"internal/shedlog": {"gate"},
+	"internal/waitq":   {"gate"},
+	"pressure":         {"gate"},
 }
 
 // beside are the packages that stand side by side: none may come to another,

@@ -1,0 +1,7 @@
+// Package shedlog writes the log lines of refusals: few enough that a flood fills no disk,
+// and each with the numbers that decided.
+//
+// For each reason a gate has at most one line a second. The next line says how many were
+// left out since. What is left out is counted all the same, in the gate's own snapshot:
+// a log tells that something is refused and why, not how often.
+package shedlog
