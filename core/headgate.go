@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ type Config struct {
 	Admission admission.Config `yaml:"admission"`
 	// Inflight configures the limiter of outbound calls.
 	Inflight inflight.Config `yaml:"inflight"`
-	// Logger gets the line that Open writes. Default nil: slog.Default().
+	// Logger gets the line that Open writes, and the lines of every gate that has no
+	// Logger of its own. Default nil: slog.Default().
 	Logger *slog.Logger `yaml:"-"`
 }
 
@@ -37,6 +39,14 @@ func (c Config) Validate() error {
 	return c.Inflight.Validate()
 }
 
+// logging gives a logger to those who have none.
+func (c Config) logging() Config {
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Admission.Logger = cmp.Or(c.Admission.Logger, c.Logger)
+	c.Inflight.Logger = cmp.Or(c.Inflight.Logger, c.Logger)
+	return c
+}
+
 // Headgate holds the gates of a process. All methods are safe for concurrent use.
 type Headgate struct {
 	// Bytes admits request bodies.
@@ -52,6 +62,7 @@ func Open(c Config) (*Headgate, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	c = c.logging()
 	bytes, err := admission.New(c.Admission)
 	if err != nil {
 		return nil, err
@@ -62,12 +73,8 @@ func Open(c Config) (*Headgate, error) {
 		return nil, err
 	}
 	h := &Headgate{Bytes: bytes, Outbound: outbound}
-	log := c.Logger
-	if log == nil {
-		log = slog.Default()
-	}
 	s := bytes.Snapshot()
-	log.Info("headgate is open",
+	c.Logger.Info("headgate is open",
 		slog.String("admission", s.Mode.String()),
 		slog.String("max_inflight_bytes", gate.Size(s.MaxInflightBytes).String()),
 		slog.String("budget_source", s.BudgetSource),
@@ -84,6 +91,7 @@ func (h *Headgate) Reconfigure(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	c = c.logging()
 	// Both have been validated, and nothing else can fail.
 	return errors.Join(h.Bytes.Reconfigure(c.Admission), h.Outbound.Reconfigure(c.Inflight))
 }

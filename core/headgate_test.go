@@ -104,6 +104,41 @@ func TestOpenLogsNothingOnError(t *testing.T) {
 	}
 }
 
+// Gates without a logger of their own write their refusals to the common one, after a
+// change too.
+func TestLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var common, own bytes.Buffer
+		c := small()
+		c.Logger = slog.New(slog.NewTextHandler(&common, nil))
+		c.Inflight.MaxInflight, c.Inflight.MaxQueue, c.Inflight.Logger = 1, 0, slog.New(slog.NewTextHandler(&own, nil))
+		h := open(t, c)
+		for range 2 {
+			common.Reset()
+			own.Reset()
+			if _, err := h.Bytes.Acquire(t.Context(), gate.Request{Bytes: 1 << 40}); err == nil {
+				t.Error("1 TiB is admitted")
+			}
+			slot, err := h.Outbound.Acquire(t.Context(), gate.Request{Lane: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.Outbound.Acquire(t.Context(), gate.Request{Lane: "a"}); err == nil {
+				t.Error("a second slot")
+			}
+			slot.Release()
+			if a, b := common.String(), own.String(); !strings.Contains(a, "gate=admission") || !strings.Contains(b, "gate=inflight") ||
+				strings.Contains(a, "gate=inflight") {
+				t.Errorf("the common log has %q, the other %q", a, b)
+			}
+			if err := h.Reconfigure(c); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // A change applies at once: who waited for the larger budget is let in by it.
 func TestReconfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

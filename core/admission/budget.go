@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/internal/near"
+	"github.com/headgate-go/headgate/core/internal/shedlog"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 	"github.com/headgate-go/headgate/core/pressure"
 )
@@ -39,6 +40,7 @@ type Budget struct {
 	decoded *waitq.Queue // bytes after decompression
 	set     atomic.Pointer[settings]
 	sheds   sheds
+	log     *shedlog.Log
 	heavies registry
 	leases  records
 	exempts sync.Pool // of *lease with exempt set
@@ -82,7 +84,7 @@ func open(c Config, ceiling func() pressure.Ceiling, heap func() uint64) (*Budge
 	}
 	b := &Budget{
 		readCeiling: ceiling, readHeap: heap,
-		stop: make(chan struct{}), stopped: make(chan struct{}), epoch: time.Now(),
+		stop: make(chan struct{}), stopped: make(chan struct{}), epoch: time.Now(), log: shedlog.New(c.Logger),
 	}
 	b.leases.init(b)
 	b.heap.Store(heap())
@@ -98,6 +100,7 @@ func open(c Config, ceiling func() pressure.Ceiling, heap func() uint64) (*Budge
 // derive turns a Config into settings for a machine.
 func derive(c Config, ceiling pressure.Ceiling, heap uint64) *settings {
 	c.Exempt, c.Factors = slices.Clone(c.Exempt), slices.Clone(c.Factors) // the caller's may change
+	c.Logger = nil                                                        // the shed log has it; two settings are compared
 	for i := range c.Factors {
 		c.Factors[i].ContentType = strings.ToLower(c.Factors[i].ContentType)
 	}
@@ -207,8 +210,7 @@ func (b *Budget) acquire(ctx context.Context, s *settings, r *gate.Request) (gat
 	}
 	factor := s.factor(r)
 	if rej := s.tooLarge(r.Bytes, factor); rej != nil {
-		b.sheds.count(rej.Reason)
-		return gate.Lease{}, rej
+		return gate.Lease{}, b.refuse(rej, scale(r.Bytes, factor))
 	}
 	cost, class := s.price(r.Bytes, factor)
 	l := b.lease(r.Bytes, factor)

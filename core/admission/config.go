@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"time"
@@ -79,6 +80,9 @@ type Config struct {
 	// MaxDecodedBytes is the cap for what one compressed body may inflate to; see
 	// [Budget.Gunzip]. Default 100MiB. 0 is an error.
 	MaxDecodedBytes gate.Size `yaml:"max_decoded_bytes"`
+	// Logger gets lines of refusals, at most one a second for each reason; see
+	// "Log" in the package comment. Default nil: none.
+	Logger *slog.Logger `yaml:"-"`
 }
 
 // Factor charges bodies that match it Times their bytes. An empty field matches

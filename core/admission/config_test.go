@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"reflect"
 	"strings"
@@ -53,6 +54,7 @@ func fieldCases() map[string][]fieldCase {
 		"MinBodyRate":        size(true, false),
 		"MinBodyRateWaiting": size(true, false),
 		"MaxDecodedBytes":    size(false, false),
+		"Logger":             {{(*slog.Logger)(nil), true, ""}, {slog.New(slog.DiscardHandler), true, ""}},
 		"Factors": {
 			{factors(), true, ""},
 			{factors(Factor{ContentType: "a/b", Times: 64}, Factor{Route: "/x", Times: 1e-300}), true, ""},

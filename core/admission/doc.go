@@ -45,4 +45,10 @@
 // MinBodyRate after the first 10 s, or under MinBodyRateWaiting after the first
 // 2 s while somebody waits for room, which is looked at when the Read begins. What
 // was reserved and not read comes back at once, the rest with the lease.
+//
+// # Log
+//
+// With a Logger every reason of refusal has at most one line a second, with the numbers
+// that decided and how many lines were left out since the last. No line has a path, a flow
+// or anything else of the request but its cost. The snapshot counts every refusal.
 package admission

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -12,10 +13,23 @@ import (
 func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, class int, cost int64) *gate.Rejection {
 	r.Gate, r.Waited = name, res.Waited
 	r.Reason, r.Cause = res.Refusal(ctx, gate.AdmissionBusy)
-	b.sheds.count(r.Reason)
 	if r.Reason != gate.Canceled {
 		r.RetryAfter = b.retryAfter(class, cost, res.Waited)
 	}
+	return b.refuse(r, cost)
+}
+
+// refuse counts a rejection of what costs so much, and logs it. No lock may be held.
+func (b *Budget) refuse(r *gate.Rejection, cost int64) *gate.Rejection {
+	b.sheds.count(r.Reason)
+	b.log.Refused(r, func() []slog.Attr {
+		s := b.Snapshot()
+		return []slog.Attr{
+			slog.Int64("cost", cost), slog.Int64("inflight_bytes", s.InflightBytes), slog.Int64("max_inflight_bytes", s.MaxInflightBytes),
+			slog.Int("waiting", s.Waiting), slog.Int64("waiting_bytes", s.WaitingBytes), slog.Int64("queued_bytes", s.QueuedBytes),
+			slog.Int64("heavy_inflight", s.HeavyInflight), slog.Int64("exempt_inflight", s.ExemptInflight), slog.Int64("decoded_bytes", s.DecodedBytes),
+		}
+	})
 	return r
 }
 

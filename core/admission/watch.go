@@ -47,6 +47,7 @@ func (b *Budget) Reconfigure(c Config) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.log.Use(c.Logger)
 	b.applyLocked(derive(c, b.set.Load().ceiling, b.heap.Load()))
 	return nil
 }

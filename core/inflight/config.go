@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -43,6 +44,9 @@ type Config struct {
 	// Lanes are exceptions, by lane key, as LaneKey writes it where it makes the keys.
 	// Default none.
 	Lanes map[string]Override `yaml:"lanes"`
+	// Logger gets lines of refusals, at most one a second for each reason, with what is in
+	// flight and who waits; the lane's key is in it. Default nil: none.
+	Logger *slog.Logger `yaml:"-"`
 }
 
 // Override is what differs in one lane. A nil field is the Config's.
@@ -154,6 +158,7 @@ func (c laneConfig) off() bool { return c.maxInflight == 0 }
 func (c laneConfig) effectiveReserve() int { return max(0, min(c.reserve, c.maxInflight-1)) }
 
 func (c Config) clone() Config {
+	c.Logger = nil                // the shed log has it; two configurations are compared
 	c.Lanes = maps.Clone(c.Lanes) // the caller's may change
 	for key, o := range c.Lanes {
 		c.Lanes[key] = Override{

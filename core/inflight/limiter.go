@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/internal/near"
+	"github.com/headgate-go/headgate/core/internal/shedlog"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
@@ -23,6 +24,7 @@ type Limiter struct {
 	closed  atomic.Bool
 	records records
 
+	log   *shedlog.Log
 	watch watch
 
 	mu     sync.Mutex     // serialises changes of the lanes and the settings
@@ -41,7 +43,7 @@ func New(c Config) (*Limiter, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{manual: make(map[string]int)}
+	l := &Limiter{manual: make(map[string]int), log: shedlog.New(c.Logger)}
 	l.records.init(l)
 	l.useLocked(c.clone()) // nobody else has it yet
 	return l, nil
@@ -206,6 +208,7 @@ func (l *Limiter) Reconfigure(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	l.log.Use(c.Logger)
 	c = c.clone()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -28,6 +29,13 @@ func (ln *lane) reject(ctx context.Context, t *ticket, class int, res waitq.Resu
 	if r.Reason != gate.Canceled {
 		r.RetryAfter = waitq.Jitter(ln.q.RetryAfter(class, 1))
 	}
+	ln.limit.log.Refused(r, func() []slog.Attr {
+		s := ln.q.Snapshot()
+		return []slog.Attr{
+			slog.Int("reserve", c.reserve), slog.Int64("inflight", s.Leases),
+			slog.Int("queued", waiting(s)), slog.Float64("oldest_wait_s", s.OldestWait.Seconds()),
+		}
+	})
 	return r
 }
 

@@ -83,7 +83,10 @@ func attrsOf(r *gate.Rejection, leftOut int64) []slog.Attr {
 		attrs = append(attrs, slog.String("class", r.Class.String()))
 	}
 	if r.Limit > 0 {
-		attrs = append(attrs, slog.Int64("limit", r.Limit), slog.String("unit", r.Unit))
+		attrs = append(attrs, slog.Int64("limit", r.Limit))
+	}
+	if r.Unit != "" {
+		attrs = append(attrs, slog.String("unit", r.Unit))
 	}
 	if r.Waited > 0 {
 		attrs = append(attrs, slog.Float64("waited_s", r.Waited.Seconds()))
