@@ -48,8 +48,9 @@ type Config struct {
 	// client that has left. nil returns the rejection.
 	OnRefuse func(echo.Context, *gate.Rejection) error
 	// OnDecision sees every decision of the gate once, before the handler runs or
-	// the refusal is returned. It is not called for requests that pass unasked. nil
-	// sees none.
+	// the refusal is returned. Where the gate then cuts the body that it has admitted (too
+	// large, too slow, no room for it to grow), it sees that refusal too, when the handler
+	// is done. It is not called for requests that pass unasked. nil sees none.
 	OnDecision func(Decision)
 }
 
@@ -69,7 +70,8 @@ type Decision struct {
 	Route string
 	// Waited is how long the request stood in the queue.
 	Waited time.Duration
-	// Err is nil for an admitted request, else the gate's error.
+	// Err is nil for an admitted request, else the gate's error: of a request that was
+	// not admitted, or of one whose body was cut.
 	Err error
 }
 
@@ -101,6 +103,14 @@ func (m *Config) peer(c echo.Context) string {
 		return "" // a Flow that knows nobody does not mean the peer
 	}
 	return c.Request().RemoteAddr
+}
+
+// leave ends an admission, and tells the hook if the gate has cut the body.
+func (m *Config) leave(c echo.Context, q *gate.Request, a *gatehttp.Admission) {
+	a.Leave()
+	if err := a.Cut(); err != nil {
+		m.decided(c, q, a, err)
+	}
 }
 
 // decided tells the hook.

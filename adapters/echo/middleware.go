@@ -52,7 +52,7 @@ func (m Config) ToMiddleware() (echo.MiddlewareFunc, error) {
 func (m *Config) serve(c echo.Context, next echo.HandlerFunc) error {
 	q := m.request(c)
 	a, err := gatehttp.Ask(c.Response().Writer, c.Request(), m.Gate, &q, m.peer(c))
-	defer a.Leave()
+	defer m.leave(c, &q, &a)
 	m.decided(c, &q, &a, err)
 	if err != nil {
 		return refusal(c, gatehttp.Refusal(c.Request(), err), m.Format, m.OnRefuse)

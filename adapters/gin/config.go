@@ -51,8 +51,9 @@ type Config struct {
 	// returns true. Where that middleware is missing the answer is the status alone.
 	OnRefuse func(*gin.Context, *gate.Rejection) bool
 	// OnDecision sees every decision of the gate once, before the handlers run or
-	// the refusal is written. It is not called for requests that pass unasked. nil
-	// sees none.
+	// the refusal is written. Where the gate then cuts the body that it has admitted (too
+	// large, too slow, no room for it to grow), it sees that refusal too, when the handlers
+	// are done. It is not called for requests that pass unasked. nil sees none.
 	OnDecision func(Decision)
 }
 
@@ -67,7 +68,8 @@ type Decision struct {
 	Route string
 	// Waited is how long the request stood in the queue.
 	Waited time.Duration
-	// Err is nil for an admitted request, else the gate's error.
+	// Err is nil for an admitted request, else the gate's error: of a request that was
+	// not admitted, or of one whose body was cut.
 	Err error
 }
 
@@ -107,6 +109,14 @@ func (m *Config) peer(c *gin.Context) string {
 		return "" // a Flow that knows nobody does not mean the peer
 	}
 	return c.Request.RemoteAddr
+}
+
+// leave ends an admission, and tells the hook if the gate has cut the body.
+func (m *Config) leave(c *gin.Context, q *gate.Request, a *gatehttp.Admission) {
+	a.Leave()
+	if err := a.Cut(); err != nil {
+		m.decided(c, q, a, err)
+	}
 }
 
 // decided tells the hook.

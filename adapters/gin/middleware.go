@@ -26,7 +26,7 @@ func (m *Config) serve(c *gin.Context) {
 	}
 	q := m.request(c)
 	a, err := gatehttp.Ask(c.Writer, c.Request, m.Gate, &q, m.peer(c))
-	defer a.Leave()
+	defer m.leave(c, &q, &a)
 	m.decided(c, &q, &a, err)
 	if err != nil {
 		answer(c, gatehttp.Refusal(c.Request, err), m.Format, m.OnRefuse)

@@ -47,8 +47,9 @@ type Config struct {
 	// middleware.
 	OnRefuse func(http.ResponseWriter, *http.Request, *gate.Rejection) bool
 	// OnDecision sees every decision of the gate once, before the handler runs or
-	// the refusal is written. It is not called for requests that pass unasked. nil
-	// sees none.
+	// the refusal is written. Where the gate then cuts the body that it has admitted (too
+	// large, too slow, no room for it to grow), it sees that refusal too, when the handler
+	// is done. It is not called for requests that pass unasked. nil sees none.
 	OnDecision func(Decision)
 }
 
@@ -64,7 +65,8 @@ type Decision struct {
 	Route string
 	// Waited is how long the request stood in the queue.
 	Waited time.Duration
-	// Err is nil for an admitted request, else the gate's error.
+	// Err is nil for an admitted request, else the gate's error: of a request that was
+	// not admitted, or of one whose body was cut.
 	Err error
 }
 
@@ -104,6 +106,14 @@ func (c *Config) peer(r *http.Request) string {
 		return "" // a Flow that knows nobody does not mean the peer
 	}
 	return r.RemoteAddr
+}
+
+// leave ends an admission, and tells the hook if the gate has cut the body.
+func (c *Config) leave(r *http.Request, q *gate.Request, a *gatehttp.Admission) {
+	a.Leave()
+	if err := a.Cut(); err != nil {
+		c.decided(r, q, a, err)
+	}
 }
 
 // decided tells the hook.

@@ -37,7 +37,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := c.request(r)
 	a, err := gatehttp.Ask(w, r, c.Gate, &q, c.peer(r))
-	defer a.Leave()
+	defer c.leave(r, &q, &a)
 	c.decided(r, &q, &a, err)
 	if err != nil {
 		answer(w, r, gatehttp.Refusal(r, err), c.Format, c.OnRefuse)

@@ -19,6 +19,7 @@ type Admission struct {
 	asked  bool
 	resume bool // the wait has cost time of the server's timeouts
 	src    *source
+	body   *body // what reads the request's body under the lease, nil = nothing does
 	err    error
 }
 
@@ -80,6 +81,18 @@ func (a *Admission) enter(own http.ResponseWriter) *http.Request {
 		return a.r.WithContext(a.ctx)
 	}
 	return a.withBody(own)
+}
+
+// Cut returns the refusal with which the gate ended the reading of a body that it had
+// admitted (too large, too slow, no room to grow), nil where it has not. It is final after
+// Leave, but for a body that is read longer than its handler runs.
+func (a *Admission) Cut() error {
+	if a.body != nil {
+		if c := a.body.from.cut.Load(); c != nil && c.by == a.body {
+			return c.rej
+		}
+	}
+	return nil
 }
 
 // Leave releases the lease when the handler is done, however that came about. A body

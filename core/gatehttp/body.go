@@ -2,17 +2,38 @@ package gatehttp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/core/gate"
 )
 
 // body is a request's body as a handler reads it: under one lease, or several.
 type body struct {
 	io.ReadCloser // what the lease made of the source or of an outer gate's body
 	from          *source
+}
+
+// Read reads on under the lease. Of the bodies that stand in each other the one whose
+// gate refuses to read on is the first to see its error.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		if rej := (*gate.Rejection)(nil); errors.As(err, &rej) {
+			b.from.cut.CompareAndSwap(nil, &cut{b, rej})
+		}
+	}
+	return n, err
+}
+
+// cut says that a gate has refused to read a body to its end.
+type cut struct {
+	by  *body
+	rej *gate.Rejection
 }
 
 // source is a request's body as net/http handed it out. The outermost gate makes
@@ -24,7 +45,8 @@ type source struct {
 	w     http.ResponseWriter // nil: nobody tells when the handler returns, so deadlines stay as they are
 	http1 bool
 
-	over atomic.Bool // raw has been read to its end, or closed
+	over atomic.Bool         // raw has been read to its end, or closed
+	cut  atomic.Pointer[cut] // the first
 
 	// mu guards the fields below. It is held while the deadline is moved: w must not
 	// be touched once the handler has returned, whoever is reading still.
@@ -62,7 +84,8 @@ func (a *Admission) withBody(own http.ResponseWriter) *http.Request {
 			}
 			rc := a.lease.Body(outer, outer.from.setReadDeadline)
 			if same, ok := rc.(*body); !ok || same != outer {
-				in.Body = &body{rc, outer.from}
+				a.body = &body{rc, outer.from}
+				in.Body = a.body
 			}
 			return in
 		}
@@ -79,7 +102,8 @@ func (a *Admission) withBody(own http.ResponseWriter) *http.Request {
 		a.src = s
 	}
 	in := a.r.WithContext(s)
-	in.Body = &body{a.lease.Body(s, s.setReadDeadline), s}
+	a.body = &body{a.lease.Body(s, s.setReadDeadline), s}
+	in.Body = a.body
 	return in
 }
 

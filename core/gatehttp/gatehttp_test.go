@@ -22,6 +22,7 @@ import (
 type one struct {
 	held  bool
 	asked []gate.Request
+	lease gate.Holder // nil = itself
 }
 
 func (g *one) Acquire(_ context.Context, q gate.Request) (gate.Lease, error) {
@@ -29,6 +30,9 @@ func (g *one) Acquire(_ context.Context, q gate.Request) (gate.Lease, error) {
 		return gate.Lease{}, refusal(gate.QueueFull)
 	}
 	g.held = true
+	if g.lease != nil {
+		return gate.NewLease(g.lease, 1), nil
+	}
 	return gate.NewLease(g, 1), nil
 }
 func (g *one) Release(uint64)              { g.held = false }
