@@ -27,18 +27,23 @@ const (
 	bodyCut          // MaxHold has ended it, and nobody has closed it yet
 )
 
-// Read reads on. Whatever ends it gives the slot back.
-func (b *body) Read(p []byte) (int, error) {
+// Read reads on. Whatever ends it gives the slot back, a panic too.
+func (b *body) Read(p []byte) (n int, err error) {
 	if b.wasCut() {
 		return 0, b.hold.rej
 	}
-	n, err := b.inner.Read(p)
-	if err != nil {
+	returned := false
+	defer func() {
+		if returned && err == nil {
+			return
+		}
 		b.finish()
-		if b.wasCut() {
+		if returned && b.wasCut() {
 			err = b.hold.rej
 		}
-	}
+	}()
+	n, err = b.inner.Read(p)
+	returned = true
 	return n, err
 }
 
@@ -81,17 +86,14 @@ func (b *body) expire() {
 }
 
 // watchContext has the end of the request's context give the slot back, and that of
-// its Cancel channel. http.Client sets one for its Timeout, but the same deadline in
-// the context.
-func (b *body) watchContext(req *http.Request) {
-	ctx := req.Context()
-	_, timed := ctx.Deadline()
-	canceled := cancelOf(req)
-	switch {
-	case canceled != nil && !timed:
-		b.stop = afterEither(ctx.Done(), canceled, b.expire)
-	case ctx.Done() != nil:
-		b.stop = context.AfterFunc(ctx, b.expire)
+// its Cancel channel. It watches the context of what was sent: the cut of MaxHold ends
+// that one, and so the watch of a body that nobody will ever close.
+func (b *body) watchContext(req, sent *http.Request) {
+	switch canceled := cancelOf(req); {
+	case canceled != nil:
+		b.stop = afterEither(sent.Context().Done(), canceled, b.expire)
+	case req.Context().Done() != nil:
+		b.stop = context.AfterFunc(sent.Context(), b.expire)
 	}
 }
 

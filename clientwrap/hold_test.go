@@ -147,3 +147,25 @@ func TestCancelChannelAndContext(t *testing.T) {
 		l.Close()
 	})
 }
+
+// Whoever has left before a base that is deaf comes back hears of that as from any
+// transport: there is no response for them. (Trap 31)
+func TestContextEndsAfterTheCut(t *testing.T) {
+	for _, asError := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := slots(t, 1)
+			tr := clientwrap.NewTransport(roundTrip(func(*http.Request) (*http.Response, error) {
+				time.Sleep(2 * time.Minute)
+				return nil, errBase
+			}), l, clientwrap.Config{MaxHold: time.Minute, AsError: asError})
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(90*time.Second, cancel)
+			resp, err := tr.RoundTrip(request(t, ctx, nil))
+			assert.Nil(t, resp)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, gate.MaxHold)
+			assert.Equal(t, clientwrap.Snapshot{MaxHolds: 1}, tr.Snapshot())
+			l.Close()
+		})
+	}
+}

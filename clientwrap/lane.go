@@ -61,7 +61,10 @@ func LaneByModel(base string, models ...string) func(*http.Request) string {
 		if len(models) > 0 { // else nothing depends on it, and the body stays unread
 			model = modelOf(r)
 		}
-		if base == "" {
+		switch {
+		case base == "" && r.URL == nil:
+			return "" // the base says what it thinks of that
+		case base == "":
 			return inflight.LaneKey(keyOf(r.URL), model, models)
 		}
 		if key, ok := keys[model]; ok {
@@ -88,11 +91,7 @@ func modelOf(r *http.Request) string {
 	}
 	p := &peeked{inner: r.Body}
 	r.Body = p
-	defer context.AfterFunc(r.Context(), func() { _ = p.Close() })() // a Read that blocks ends then
-	var kept bytes.Buffer
-	model, err := readModel(io.TeeReader(p.inner, &kept), maxPeek)
-	p.kept, p.err = kept.Bytes(), err
-	return model
+	return p.look(r.Context())
 }
 
 // peeked is a request's body whose beginning has been read already.
@@ -102,6 +101,53 @@ type peeked struct {
 	err   error // what the last Read of inner has said
 	once  sync.Once
 	fail  error // of Close
+}
+
+// look reads the beginning and returns the model in it. When the context ends it gives
+// up and has the body closed, whatever a Read does meanwhile: not every body lets Close
+// end it, and that of a server's request does not even let Close return.
+func (p *peeked) look(ctx context.Context) string {
+	if ctx.Done() == nil {
+		b := begin(p.inner)
+		p.kept, p.err = b.kept, b.err
+		return b.model
+	}
+	read := make(chan beginning, 1)
+	go func() { // ends with a Read at the latest, as a transport's writer does
+		b := beginning{err: io.ErrUnexpectedEOF} // where Read ends the goroutine
+		defer func() {
+			b.panicked = recover()
+			read <- b
+		}()
+		b = begin(p.inner)
+	}()
+	select {
+	case b := <-read:
+		if b.panicked != nil {
+			panic(b.panicked) // as if it had been read here
+		}
+		p.kept, p.err = b.kept, b.err
+		return b.model
+	case <-ctx.Done():
+		p.err = context.Cause(ctx)
+		p.once.Do(func() { go func() { _ = p.inner.Close() }() })
+		return ""
+	}
+}
+
+// beginning is what was read of a body.
+type beginning struct {
+	model    string
+	kept     []byte
+	err      error // what the last Read has said
+	panicked any
+}
+
+func begin(r io.Reader) (b beginning) {
+	var kept bytes.Buffer
+	b.model, b.err = readModel(io.TeeReader(r, &kept), maxPeek)
+	b.kept = kept.Bytes()
+	return b
 }
 
 // Read returns the beginning, then the rest.

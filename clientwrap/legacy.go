@@ -15,7 +15,8 @@ func cancelOf(r *http.Request) <-chan struct{} {
 
 // legacy is a request's context that also ends with its deprecated Cancel channel.
 // http.Client still sets one for its Timeout, so a goroutine watches the channel only
-// if somebody waits for the end.
+// if somebody waits for the end. The end of that deadline is in the context too, but a
+// caller's own channel is not, and the two cannot be told apart.
 type legacy struct {
 	context.Context
 	canceled <-chan struct{}

@@ -59,7 +59,7 @@ func TestObserve(t *testing.T) {
 }
 
 // The back end's pause is taken from 429 and 503 alone, and never for longer than a
-// minute.
+// minute. (G6)
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

@@ -15,14 +15,17 @@ import (
 // response is a refusal if it was made by a Transport of this process: what a back
 // end says, in a header or a body, is never taken for one, nor is the refusal of
 // another process that uses this package. An error is a refusal if it is or wraps a
-// *[gate.Rejection], of whatever gate.
+// *[gate.Rejection], of whatever gate; that of [inflight.Limiter.Do] for a caller who
+// has left has the reason canceled.
 //
 // A refused response has a body like any other, and is closed like any other. An SDK
 // that makes an error of a response usually keeps the response in it: hand that in.
 func Refused(resp *http.Response, err error) *gate.Rejection {
-	var rej *gate.Rejection
-	if errors.As(err, &rej) {
-		return rej
+	if err != nil { // for whose sake something is allocated
+		var rej *gate.Rejection
+		if errors.As(err, &rej) {
+			return rej
+		}
 	}
 	if resp == nil || resp.Request == nil {
 		return nil
@@ -68,15 +71,16 @@ func (t *Transport) refuse(req *http.Request, err error) (*http.Response, error)
 		return nil, cause
 	case rej.Reason == gate.Canceled: // by the deprecated channel
 		return nil, context.Canceled
+	case cause != nil && !errors.Is(rej, cause):
+		return nil, &expired{rej, cause}
 	case rej.Cause == nil && !t.config.AsError:
 		return t.response(req, rej), nil
-	case rej.Cause != nil && cause != nil && !errors.Is(rej, cause):
-		return nil, &expired{rej, cause}
 	}
 	return nil, rej
 }
 
-// expired is a refusal for a deadline that its context gives a cause for.
+// expired is a refusal of a request whose context has ended, with the cause that the
+// context gives for that.
 type expired struct {
 	*gate.Rejection
 	cause error

@@ -194,6 +194,14 @@ func TestConfigPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "clientwrap: NewTransport: the limiter is nil: nothing would be limited", func() {
 		clientwrap.NewTransport(nil, nil, clientwrap.Config{})
 	})
+	once := clientwrap.NewTransport(nil, l, clientwrap.Config{AsError: true})
+	assert.PanicsWithValue(t, "clientwrap: NewTransport: the base takes slots of the same lanes already: wrap it once", func() {
+		clientwrap.NewTransport(once, l, clientwrap.Config{})
+	})
+	assert.NotPanics(t, func() { // other lanes, another limiter
+		clientwrap.NewTransport(once, l, clientwrap.Config{Lane: clientwrap.LaneByModel("", "m")})
+		clientwrap.NewTransport(once, slots(t, 1), clientwrap.Config{})
+	})
 	assert.PanicsWithValue(t, "clientwrap: Config.MaxHold is -1s: want at least 0s (0s = no bound)", func() {
 		clientwrap.NewTransport(nil, l, clientwrap.Config{MaxHold: -time.Second})
 	})

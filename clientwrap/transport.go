@@ -2,6 +2,7 @@ package clientwrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -26,7 +27,10 @@ type Transport struct {
 
 // NewTransport returns a transport that sends through base what limiter admits. nil is
 // http.DefaultTransport. Transports over one limiter share its lanes. It panics, naming
-// what is wrong, on a nil limiter, a negative MaxHold and an unknown Format.
+// what is wrong, on a nil limiter, a negative MaxHold and an unknown Format, and on a
+// base that is such a Transport already, whose lanes are the same: a call would wait for
+// a second slot of the lane while it holds one. Where another RoundTripper stands
+// between the two, nothing can see that.
 func NewTransport(base http.RoundTripper, limiter *inflight.Limiter, c Config) *Transport {
 	if limiter == nil {
 		panic("clientwrap: NewTransport: the limiter is nil: nothing would be limited")
@@ -34,6 +38,9 @@ func NewTransport(base http.RoundTripper, limiter *inflight.Limiter, c Config) *
 	c.check()
 	if base == nil {
 		base = http.DefaultTransport
+	}
+	if below, ok := base.(*Transport); ok && below.limiter == limiter && below.config.Lane == nil && c.Lane == nil {
+		panic("clientwrap: NewTransport: the base takes slots of the same lanes already: wrap it once")
 	}
 	return &Transport{base: base, limiter: limiter, config: c}
 }
@@ -60,7 +67,7 @@ func (t *Transport) CloseIdleConnections() {
 // response, whose body holds the slot; see the package's comment. A base that returns
 // neither a response nor an error, or both, is an error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.config.Skip != nil && t.config.Skip(req) {
+	if t.skips(req) {
 		return t.base.RoundTrip(req)
 	}
 	x := exchange{t: t, req: req, out: req}
@@ -68,6 +75,22 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.refuse(req, err)
 	}
 	return x.send()
+}
+
+// skips asks Skip. If that panics, the request's body is closed.
+func (t *Transport) skips(req *http.Request) (skip bool) {
+	if t.config.Skip == nil {
+		return false
+	}
+	asked := false
+	defer func() {
+		if !asked && req.Body != nil {
+			_ = req.Body.Close() // the request fails for another reason
+		}
+	}()
+	skip = t.config.Skip(req)
+	asked = true
+	return skip
 }
 
 // exchange is one request on its way.
@@ -118,11 +141,15 @@ func retried(h http.Header) bool {
 }
 
 // send sends the request and hands the slot on to the response's body.
-func (x *exchange) send() (*http.Response, error) {
-	t, returned := x.t, false
+func (x *exchange) send() (resp *http.Response, err error) {
+	t, done := x.t, false
 	defer func() {
-		if !returned { // the base panics, or ends its goroutine
-			x.release()
+		if done {
+			return
+		}
+		x.release() // the base or a gate that is told panics, or ends its goroutine
+		if resp != nil && resp.Body != nil {
+			_ = resp.Body.Close() // nobody gets it
 		}
 	}()
 	if t.config.MaxHold > 0 {
@@ -132,27 +159,51 @@ func (x *exchange) send() (*http.Response, error) {
 		x.tag()
 	}
 	start := time.Now()
-	resp, err := t.base.RoundTrip(x.out)
-	returned = true
-	resp, err = exactlyOne(t.base, resp, err)
-	if err != nil {
-		x.observe(gate.Sample{Err: err})
+	got, err := t.base.RoundTrip(x.out)
+	if resp, err = exactlyOne(t.base, got, err); err != nil {
+		if sent(Refused(nil, err)) {
+			x.observe(gate.Sample{Err: x.failure(err)})
+		}
 		wasCut := x.held.wasCut()
 		x.release()
+		done = true
 		if wasCut {
 			return t.refuse(x.req, x.held.hold.rej)
 		}
 		return nil, err
 	}
-	x.observe(gate.Sample{FirstByte: max(time.Since(start), 1), Status: resp.StatusCode})
-	if d := retryAfter(resp, start); d > 0 {
+	rej := Refused(resp, nil) // by a Transport below
+	if sent(rej) {
+		x.observe(gate.Sample{FirstByte: max(time.Since(start), 1), Status: resp.StatusCode})
+	}
+	if d := retryAfter(resp, time.Now()); d > 0 && rej == nil {
 		t.limiter.Pause(x.lane, d)
 	}
 	if resp.Request == x.out {
 		resp.Request = x.req
 	}
 	x.pass(resp)
+	done = true
 	return resp, nil
+}
+
+// sent reports whether the back end has to do with it: not if a gate of this process
+// has refused the call further down, or its body. What MaxHold has cut had been sent.
+func sent(rej *gate.Rejection) bool { return rej == nil || rej.Reason == gate.MaxHold }
+
+// failure is err as gates are told of it. That the caller has left is no failure of the
+// back end, whatever cause the context has for it or the base says: it is
+// context.Canceled to them. A cause that is a timeout is one.
+func (x *exchange) failure(err error) error {
+	ctx := legacy{Context: x.req.Context(), canceled: cancelOf(x.req)}
+	if !errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var late interface{ Timeout() bool }
+	if errors.As(context.Cause(ctx.Context), &late) && late.Timeout() {
+		return err
+	}
+	return errors.Join(context.Canceled, err)
 }
 
 // tag puts the class into a copy of the request.
@@ -211,7 +262,7 @@ func (x *exchange) pass(resp *http.Response) {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		b.upgrade()
 	default:
-		b.watchContext(x.req)
+		b.watchContext(x.req, x.out)
 	}
 	resp.Body = b.as()
 }

@@ -150,7 +150,7 @@ func TestTrap54_DialsBelowTheLimit(t *testing.T) {
 }
 
 // Each hop of a redirect is an exchange of its own. With one slot it works, and with a
-// ticket it keeps its place.
+// ticket it keeps its place; each has a body of its own. (T51, G11)
 func TestTrap57_Redirects(t *testing.T) {
 	t.Run("one slot", func(t *testing.T) {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
