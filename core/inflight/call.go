@@ -128,7 +128,7 @@ func (s *slot) end() {
 func (l *Limiter) acquireCall(ctx context.Context, c *call, r *gate.Request, class int) (gate.Lease, error) {
 	if s := c.adopt(ctx, l, canonical(r.Lane)); s != nil {
 		if r.Retry && !s.retry {
-			l.find(r.Lane).retried(class)
+			l.find(r.Lane).retries.Add(1)
 		}
 		c.note(l, s.lane, nil)
 		return s.lease, nil
@@ -141,10 +141,11 @@ func (l *Limiter) acquireCall(ctx context.Context, c *call, r *gate.Request, cla
 func (l *Limiter) acquireUnder(ctx context.Context, c *call, r *gate.Request, class int) (gate.Lease, error) {
 	lane, ln := canonical(r.Lane), l.find(r.Lane)
 	before, again := c.ask(l, lane)
-	if r.Retry || before.served {
+	switch {
+	case before.served:
 		ln.retried(class)
-	} else if again {
-		ln.retries.Add(1) // of what never came to the back end: it is not to blame
+	case r.Retry || again:
+		ln.retries.Add(1)
 	}
 	r.Retry = r.Retry || again
 	if before.refused != nil && l.set.Load().Mode == gate.Enforce && !ln.set.Load().off() {

@@ -199,7 +199,9 @@ func (ln *lane) Shared(yield func(*waitq.Lease) bool) {
 	}
 }
 
-// retried counts a retry of a call.
+// retried counts a retry of a call that the back end has had before. Others are counted
+// too, but do not speak against it: a client's word for it may be made up, or be about a
+// refusal of ours.
 func (ln *lane) retried(class int) {
 	ln.retries.Add(1)
 	ln.answers.note(time.Now(), true, ln.q.Room(class))

@@ -100,7 +100,7 @@ func (l *Limiter) acquire(ctx context.Context, t any, r *gate.Request, class int
 		return l.acquireCall(ctx, c, r, class)
 	}
 	if r.Retry {
-		l.find(r.Lane).retried(class)
+		l.find(r.Lane).retries.Add(1)
 	}
 	return l.wait(ctx, nil, r, class)
 }

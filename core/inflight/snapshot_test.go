@@ -185,14 +185,26 @@ func TestVerdictsOfALane(t *testing.T) {
 // Retries with a free slot blame the back end, in a full lane they do not.
 func TestVerdictOfRetries(t *testing.T) {
 	l := open(t, func(c *Config) { c.MaxInflight, c.MaxQueue = 4, 0 })
-	for range 3 {
-		lease, err := l.Acquire(context.Background(), gate.Request{Lane: llm, Retry: true})
+	ask := func(ctx context.Context, r gate.Request) gate.Lease {
+		lease, err := l.Acquire(ctx, r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer lease.Release()
+		return lease
 	}
-	if s := state(t, l); s.Verdict != UpstreamDegraded || s.Retries != 3 {
+	// A header says so: anybody can send one.
+	for range 5 {
+		ask(context.Background(), gate.Request{Lane: llm, Retry: true}).Release()
+	}
+	if s := state(t, l); s.Verdict != Idle || s.Retries != 5 {
+		t.Errorf("%s, %d retries that requests say they are", s.Verdict, s.Retries)
+	}
+	for range 3 {
+		call := WithCall(context.Background())
+		ask(call, gate.Request{Lane: llm}).Release()
+		defer ask(call, gate.Request{Lane: llm}).Release()
+	}
+	if s := state(t, l); s.Verdict != UpstreamDegraded || s.Retries != 8 {
 		t.Errorf("%s, %d retries", s.Verdict, s.Retries)
 	}
 }

@@ -28,7 +28,7 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 	q.mu.Unlock()
 	wakes.wake()
 	if outcome == Queued {
-		l.holdNothing(q, w, 0)
+		l.holdNothing(q, r.Class, w, 0)
 		if q.owner != nil {
 			q.owner.Entered()
 		}
@@ -38,7 +38,7 @@ func (q *Queue) Book(l *Lease, r Request) Outcome {
 	if outcome == Granted {
 		l.hold(q, q.pack(r.Class, w.charge), w.left, 0)
 	} else {
-		l.holdNothing(q, nil, 0)
+		l.holdNothing(q, r.Class, nil, 0)
 	}
 	q.putWaiter(w)
 	return outcome

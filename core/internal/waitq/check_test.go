@@ -145,6 +145,11 @@ func (p *pair) checkLaws(before int) error {
 	case !p.shrunk && q.held > q.maxHeld:
 		return fmt.Errorf("W11: waiters hold %d, at most %d may", q.held, q.maxHeld)
 	}
+	for name, f := range q.Flows() {
+		if !p.shrunk && (q.flowWait > 0 && f.Waiting > q.flowWait || q.flowCost > 0 && f.Queued > q.flowCost) {
+			return fmt.Errorf("W11: %d of flow %s wait at a cost of %d, at most %d of %d may", f.Waiting, name, f.Queued, q.flowWait, q.flowCost)
+		}
+	}
 	lower := int64(0)
 	for _, l := range p.leases {
 		if l.class > 0 {

@@ -37,6 +37,10 @@ type Config struct {
 	MaxWaiters int
 	// MaxHeld bounds the sum of Request.Held over the waiters.
 	MaxHeld int64
+	// FlowWaiters and FlowQueued bound the number and the cost of the waiters of one
+	// flow, in all classes together. 0 = no bound beside those of the queue.
+	FlowWaiters int
+	FlowQueued  int64
 	// TrackWaits makes the queue keep what Waits tells. Without it that costs nothing.
 	TrackWaits bool
 	// Owner is whose queue it is. nil = nobody's.
@@ -74,6 +78,7 @@ type Outcome uint8
 const (
 	Granted   Outcome = iota // the lease is held
 	Full                     // the queue is full
+	FlowFull                 // the flow has as many waiters, or as much cost, as it may have
 	TimedOut                 // waited as long as the queue allows
 	Hopeless                 // the caller's deadline leaves no time to finish
 	Displaced                // gave its place to someone else
@@ -96,7 +101,8 @@ func (q *Queue) check(c Config) {
 	switch {
 	case c.Limit < 1 || c.Limit > MaxLimit || q.units && c.Limit > MaxUnits:
 		panic("waitq: Limit out of range")
-	case c.Timeout < 0 || c.AgingStep < 0 || c.MaxWaiters < 0 || c.MaxHeld < 0 || c.Reserve < 0:
+	case c.Timeout < 0 || c.AgingStep < 0 || c.MaxWaiters < 0 || c.MaxHeld < 0 || c.Reserve < 0 ||
+		c.FlowWaiters < 0 || c.FlowQueued < 0:
 		panic("waitq: negative bound")
 	}
 }
@@ -105,6 +111,7 @@ func (q *Queue) configureLocked(c Config) {
 	q.timeout, q.step = bounded(c.Timeout), bounded(c.AgingStep)
 	q.setWidthLocked()
 	q.maxWait, q.maxHeld, q.reserve = c.MaxWaiters, c.MaxHeld, c.Reserve
+	q.flowWait, q.flowCost = c.FlowWaiters, c.FlowQueued
 	for i := range q.classCap {
 		q.classCap[i].Store(c.ClassLimit[i+1]) // setLimitLocked follows
 	}

@@ -22,6 +22,8 @@ func TestConfigRanges(t *testing.T) {
 		"timeout":          bad(func(c *Config) { c.Timeout = -1 }),
 		"aging step":       bad(func(c *Config) { c.AgingStep = -1 }),
 		"waiters":          bad(func(c *Config) { c.MaxWaiters = -1 }),
+		"a flow's waiters": bad(func(c *Config) { c.FlowWaiters = -1 }),
+		"a flow's cost":    bad(func(c *Config) { c.FlowQueued = -1 }),
 		"what waiters own": bad(func(c *Config) { c.MaxHeld = -1 }),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,26 +2,16 @@ package waitq
 
 import "time"
 
-// Waiting reports whether anybody waits. It may be a moment old, and takes no lock
-// but in a pause.
-func (q *Queue) Waiting() bool {
-	if q.state.Load()>>q.shift() >= -q.bias()/2 || q.shut.Load() {
-		return false
-	}
-	if q.paused.Load() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.waiting > 0
-	}
-	return true
-}
+// Waiting reports whether anybody waits. It may be a moment old, and takes no lock. It
+// does not go by the state: the queue is slow, too, while somebody is refused.
+func (q *Queue) Waiting() bool { return q.waits.Load() }
 
 // InUse is the cost that leases hold. While acquires fail it may read high for a
 // moment.
 func (q *Queue) InUse() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(0, q.limit-q.freeLocked())
+	return q.inUseIn(q.state.Load())
 }
 
 // Reconfigure changes everything in c at once. What grew is granted at once. A
@@ -33,6 +23,7 @@ func (q *Queue) Reconfigure(c Config) {
 	q.check(c)
 	now := q.now()
 	q.mu.Lock()
+	q.biasLocked() // nobody takes room by half of a change
 	q.configureLocked(c)
 	q.setLimitLocked(c.Limit)
 	q.lenient = false
@@ -48,6 +39,7 @@ func (q *Queue) SetLimit(n int64) {
 	q.check(Config{Limit: n})
 	now := q.now()
 	q.mu.Lock()
+	q.biasLocked() // the limit and what the reserve leaves of it change as one
 	q.setLimitLocked(n)
 	q.settleLocked(now)
 	wakes := q.takeWokenLocked()
@@ -58,6 +50,7 @@ func (q *Queue) SetLimit(n int64) {
 func (q *Queue) setLimitLocked(n int64) {
 	q.state.Add((n - q.limit) << q.shift())
 	q.limit = n
+	q.over = max(0, -q.freeLocked())
 	q.boundLowerLocked()
 }
 
@@ -124,7 +117,7 @@ func (q *Queue) Idle() bool {
 	}
 	defer q.mu.Unlock()
 	s := q.state.Load()
-	return s >= 0 && q.booked == 0 && q.leasesIn(s) == 0
+	return s >= 0 && q.booked == 0 && q.nothing == 0 && q.leasesIn(s) == 0
 }
 
 // Retire is Close for a queue that nobody uses: it closes the queue and returns
@@ -151,7 +144,6 @@ func (q *Queue) Retire() bool {
 // closeLocked closes a queue in which nobody waits.
 func (q *Queue) closeLocked() {
 	q.closed = true
-	q.shut.Store(true)
 	q.endPauseLocked()
 	if q.timer != nil {
 		q.timer.Stop()

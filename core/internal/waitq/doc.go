@@ -150,6 +150,10 @@
 // waiter; where that does not make enough room it is refused and nobody is
 // displaced.
 //
+// A flow may have bounds of its own, over all classes. One that is full is full whatever
+// place there is in the queue: then it is the newest waiter of that flow, of the lowest
+// class below the newcomer's own that has not aged to its rank, that gives its place.
+//
 // # Leaving
 //
 // A waiter leaves when it is granted, displaced, when its context ends, at

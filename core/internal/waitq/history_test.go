@@ -57,6 +57,9 @@ func readConfig(t *tape) Config {
 		AgingStep:  time.Duration(pick(t, 0, 5, 15, 15, 50)),
 		MaxWaiters: pick(t, 0, 2, 4, 8, 8, 16, 16, 32, 32, 64),
 		MaxHeld:    int64(pick(t, 2, 12, 30, 1000, 1000, 1000)),
+
+		FlowWaiters: pick(t, 0, 0, 0, 1, 2, 5),
+		FlowQueued:  pick[int64](t, 0, 0, 0, 8, 20, 60),
 	}
 }
 
@@ -96,6 +99,7 @@ func (m *ref) configure(c Config) {
 	m.limit, m.classLimit, m.reserve = c.Limit, c.ClassLimit, c.Reserve
 	m.timeout, m.step = int64(c.Timeout), int64(c.AgingStep)
 	m.maxWaiters, m.maxHeld = c.MaxWaiters, c.MaxHeld
+	m.flowWait, m.flowCost = c.FlowWaiters, c.FlowQueued
 }
 
 // what tells what an event did. Most are never read, so they are put in words late.

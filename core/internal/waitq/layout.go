@@ -22,6 +22,7 @@ const (
 const (
 	isSlow    = 1 << 0 // the queue is biased
 	isBounded = 1 << 1 // of lowerCap and classCap one is not Unlimited
+	isTight   = 1 << 2 // a lower class was at such a bound when the queue was last slow
 )
 
 func (q *Queue) lookLocked(flag uint32, on bool) {
@@ -112,6 +113,16 @@ func (q *Queue) freeIn(state int64) int64 {
 		free += q.bias()
 	}
 	return free
+}
+
+// inUseIn is the cost that leases hold. What an acquire that is failing has taken beyond
+// the limit is no lease's.
+func (q *Queue) inUseIn(state int64) int64 {
+	n := max(0, q.limit-q.freeIn(state))
+	if q.lenient {
+		return n
+	}
+	return min(n, q.limit+q.over)
 }
 
 // leasesIn is how many leases the state tells of, those that are failing included.

@@ -50,6 +50,9 @@ func (l *Lease) Queue() *Queue { return l.q.Load() }
 // Class: see Queue.
 func (l *Lease) Class() int { return classOf(l.held.Load()) }
 
+// Charge is what the record's lease holds, 0 for one that the state knows nothing of. See Queue.
+func (l *Lease) Charge() int64 { return charge(l.held.Load()) }
+
 // Waited is how long generation gen stood in the queue, 0 when it is not held.
 func (l *Lease) Waited(gen uint64) time.Duration {
 	d := time.Duration(l.waited.Load())
@@ -83,20 +86,22 @@ func (l *Lease) hold(q *Queue, held, start, waited int64) uint64 {
 	return gen
 }
 
+// set fills a shared record. The class comes first: whoever finds the record at q while
+// it counts q's grants finds their class too.
 func (l *Lease) set(q *Queue, held int64) {
-	if l.q.Load() != q {
-		l.q.Store(q)
-	}
 	if l.held.Load() != held {
 		l.held.Store(held)
+	}
+	if l.q.Load() != q {
+		l.q.Store(q)
 	}
 }
 
 // holdNothing is hold for a lease that the state knows nothing of. w is its entry, nil
 // if it has none. Its release comes to the lock.
-func (l *Lease) holdNothing(q *Queue, w *waiter, waited int64) {
+func (l *Lease) holdNothing(q *Queue, class int, w *waiter, waited int64) {
 	l.booked = w
-	l.hold(q, beside|long, 0, waited)
+	l.hold(q, beside|long|int64(class), 0, waited)
 }
 
 // Release gives back what generation gen holds, once. It reports whether this

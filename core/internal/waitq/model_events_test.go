@@ -31,6 +31,8 @@ type rules struct {
 	expireExact, expireFirst                                       bool
 	newest, lowestGivesWay, agedStay, ownQueued, ownCost, strictly bool
 	agedCompete, turnsLapse                                        bool
+	flowWait, flowCost, flowClasses, flowFirst, flowAgedStay       bool
+	flowGivesWay, flowFull                                         bool
 	longestFlow, perWeight, boundHeld, onePlace, ownFlowStays      bool
 	atOnce                                                         bool
 	reserves, reserveClamped, reserveLower, keepStanding           bool
@@ -55,6 +57,8 @@ func theRules() rules {
 		agedCompete: true, turnsLapse: true,
 		newest: true, lowestGivesWay: true, agedStay: true, ownQueued: true, ownCost: true, strictly: true,
 		longestFlow: true, perWeight: true, boundHeld: true, onePlace: true, ownFlowStays: true, atOnce: true,
+		flowWait: true, flowCost: true, flowClasses: true, flowFirst: true, flowAgedStay: true,
+		flowGivesWay: true, flowFull: true,
 		reserves: true, reserveClamped: true, reserveLower: true, keepStanding: true,
 		tickets: true, ticketInFlow: true, ticketAges: true, ticketInTie: true, ticketExpires: true,
 		ticketNewest: true, ticketAtOnce: true,
@@ -86,7 +90,11 @@ func (m *ref) arrive(r request, now int64) {
 	case over:
 		m.timesOut(id, r, now)
 	case !m.place(r, now):
-		m.refuse(id, Full)
+		if m.flowFits(r, m.waiters) || !m.rules.flowFull {
+			m.refuse(id, Full)
+		} else {
+			m.refuse(id, FlowFull)
+		}
 	default:
 		m.insert(id, r, now)
 		m.dispatch(now)
@@ -170,7 +178,19 @@ func (m *ref) hasPlace(r request, others []*refWaiter) bool {
 	for _, w := range others {
 		held += w.held
 	}
-	return len(others) < m.maxWaiters && (held <= m.maxHeld || !m.rules.boundHeld)
+	return len(others) < m.maxWaiters && (held <= m.maxHeld || !m.rules.boundHeld) && m.flowFits(r, others)
+}
+
+// flowFits: the bounds of r's own flow leave a place for it.
+func (m *ref) flowFits(r request, others []*refWaiter) bool {
+	n, cost := 1, r.cost
+	for _, w := range others {
+		if w.flow.name == r.flow && (w.class == r.class || m.rules.flowClasses) {
+			n, cost = n+1, cost+w.cost
+		}
+	}
+	return (m.flowWait == 0 || n <= m.flowWait || !m.rules.flowWait) &&
+		(m.flowCost == 0 || cost <= m.flowCost || !m.rules.flowCost)
 }
 
 // victim is who gives way to r.
@@ -179,12 +199,24 @@ func (m *ref) victim(r request, now int64) *refWaiter {
 	if !m.rules.lowestGivesWay {
 		slices.Reverse(lower)
 	}
+	own := !m.flowFits(r, m.waiters) && m.rules.flowFirst
 	for _, c := range lower {
-		if ws := m.inClass(c); len(ws) > 0 {
+		ws := m.inClass(c)
+		if own {
+			ws = m.of(func(w *refWaiter) bool { return w.class == c && w.flow.name == r.flow })
+		}
+		if own && len(ws) > 0 {
+			if v := m.last(ws); m.rules.flowGivesWay && (!m.aged(v, c-r.class, now) || !m.rules.flowAgedStay) {
+				return v
+			}
+		} else if len(ws) > 0 {
 			if v := m.last(ws); !m.aged(v, c-r.class, now) || !m.rules.agedStay {
 				return v
 			}
 		}
+	}
+	if own {
+		return nil
 	}
 	mine := r.cost
 	if !m.rules.ownCost {

@@ -22,6 +22,8 @@ type ref struct {
 	step       int64
 	maxWaiters int
 	maxHeld    int64
+	flowWait   int
+	flowCost   int64
 	typical    [Classes]int64
 
 	next    int // number of the next request

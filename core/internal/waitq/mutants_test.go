@@ -54,6 +54,14 @@ var mutants = []struct {
 	{"what waiters hold is not bounded", func(r *rules) { r.boundHeld = false }},
 	{"a newcomer displaces as many as it takes", func(r *rules) { r.onePlace = false }},
 	{"a newcomer needs a place even to start at once", func(r *rules) { r.atOnce = false }},
+	// Bounds of a flow
+	{"the waiters of a flow are not bounded", func(r *rules) { r.flowWait = false }},
+	{"the cost of a flow is not bounded", func(r *rules) { r.flowCost = false }},
+	{"a flow has its bounds in each class anew", func(r *rules) { r.flowClasses = false }},
+	{"others give way to who belongs to a full flow", func(r *rules) { r.flowFirst = false }},
+	{"nobody gives way in a full flow", func(r *rules) { r.flowGivesWay = false }},
+	{"in a full flow an aged waiter gives way", func(r *rules) { r.flowAgedStay = false }},
+	{"a full flow is called a full queue", func(r *rules) { r.flowFull = false }},
 	// Reserve
 	{"the reserve is ignored", func(r *rules) { r.reserves = false }},
 	{"a reserve may be the whole limit", func(r *rules) { r.reserveClamped = false }},

@@ -128,6 +128,7 @@ func (q *Queue) insertLocked(w *waiter, flow string) {
 	w.late = q.all.last != nil && w.arrival < q.all.last.arrival
 	if q.waiting == 0 {
 		q.since = w.left
+		q.waits.Store(true)
 	}
 	q.classes[w.class].add(w, flow)
 	if w.late {
@@ -152,7 +153,9 @@ func (q *Queue) unlinkLocked(w *waiter, granted, inOrder bool) {
 	} else {
 		q.all.remove(w, inAll)
 	}
-	q.waiting--
+	if q.waiting--; q.waiting == 0 {
+		q.waits.Store(false)
+	}
 	q.queued -= w.cost
 	q.held -= w.held
 	if q.track {
@@ -166,11 +169,11 @@ func (q *Queue) unlinkLocked(w *waiter, granted, inOrder bool) {
 // makePlaceLocked makes sure that w may stand in the queue, displacing one other
 // waiter if that is what it takes and the rules allow it.
 func (q *Queue) makePlaceLocked(w *waiter, flow string, now int64) bool {
-	if q.hasPlaceLocked(w, nil) {
+	if q.hasPlaceLocked(w, flow, nil) {
 		return true
 	}
 	v := q.victimLocked(w, flow, now)
-	if v == nil || !q.hasPlaceLocked(w, v) {
+	if v == nil || !q.hasPlaceLocked(w, flow, v) {
 		return false
 	}
 	q.removeInPlaceLocked(v, Displaced, now)
@@ -178,12 +181,37 @@ func (q *Queue) makePlaceLocked(w *waiter, flow string, now int64) bool {
 }
 
 // hasPlaceLocked reports whether w may stand in the queue, without v in it.
-func (q *Queue) hasPlaceLocked(w, v *waiter) bool {
+func (q *Queue) hasPlaceLocked(w *waiter, flow string, v *waiter) bool {
 	waiting, held := q.waiting, q.held
 	if v != nil {
 		waiting, held = waiting-1, held-v.held
 	}
-	return waiting < q.maxWait && w.held <= q.maxHeld-held
+	return waiting < q.maxWait && w.held <= q.maxHeld-held && q.flowHasPlaceLocked(w, flow, v)
+}
+
+// flowHasPlaceLocked reports whether w may stand in its flow, without v in it.
+func (q *Queue) flowHasPlaceLocked(w *waiter, flow string, v *waiter) bool {
+	if q.flowWait == 0 && q.flowCost == 0 {
+		return true
+	}
+	waiting, queued := 0, int64(0)
+	for i := range q.classes {
+		if f := q.classes[i].find(flow); f != nil {
+			waiting, queued = waiting+f.n, queued+f.queued
+		}
+	}
+	if v != nil && v.flow.name == flow {
+		waiting, queued = waiting-1, queued-v.cost
+	}
+	return (q.flowWait == 0 || waiting < q.flowWait) && (q.flowCost == 0 || w.cost <= q.flowCost-queued)
+}
+
+// fullLocked is the outcome of w, for which there is no place.
+func (q *Queue) fullLocked(w *waiter, flow string) Outcome {
+	if q.flowHasPlaceLocked(w, flow, nil) {
+		return Full
+	}
+	return FlowFull
 }
 
 // startsAtOnceLocked grants w, a newcomer that may not wait, if the rules let it
@@ -219,6 +247,9 @@ func (q *Queue) startsAtOnceLocked(w *waiter, flow string, now int64) bool {
 
 // victimLocked is the waiter that gives way to w, nil if none does.
 func (q *Queue) victimLocked(w *waiter, flow string, now int64) *waiter {
+	if !q.flowHasPlaceLocked(w, flow, nil) {
+		return q.victimInFlowLocked(w, flow, now) // nobody else's place would help
+	}
 	for i := Classes - 1; i > int(w.class); i-- {
 		if v := q.classes[i].newest(); v != nil && !q.agedBy(v, i-int(w.class), now) {
 			return v
@@ -233,6 +264,18 @@ func (q *Queue) victimLocked(w *waiter, flow string, now int64) *waiter {
 		f := q.classes[i].longest()
 		if f != nil && f.name != flow && more(f.queued, f.weight, mine, int64(w.weight)) > 0 {
 			return f.waiters.newest(inFlow)
+		}
+	}
+	return nil
+}
+
+// victimInFlowLocked is the waiter of w's own flow that gives way to it.
+func (q *Queue) victimInFlowLocked(w *waiter, flow string, now int64) *waiter {
+	for i := Classes - 1; i > int(w.class); i-- {
+		if f := q.classes[i].find(flow); f != nil {
+			if v := f.waiters.newest(inFlow); !q.agedBy(v, i-int(w.class), now) {
+				return v
+			}
 		}
 	}
 	return nil

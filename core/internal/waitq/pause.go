@@ -20,7 +20,6 @@ func (q *Queue) pauseLocked(at, now int64) {
 		return
 	}
 	q.until = at
-	q.paused.Store(true)
 	for i := range q.classes {
 		q.classes[i].kept = 0 // from now on it is the pause that keeps all waiting
 	}
@@ -41,7 +40,6 @@ func (q *Queue) Resume() {
 
 func (q *Queue) endPauseLocked() {
 	q.until = 0
-	q.paused.Store(false)
 }
 
 // thawLocked ends a pause that is over and reports whether there was one.

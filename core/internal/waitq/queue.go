@@ -26,12 +26,12 @@ type Queue struct {
 
 	returned atomic.Int64 // grants that cancellation overtook
 
-	shut    atomic.Bool // the queue is closed
-	paused  atomic.Bool // until is not 0
+	waits   atomic.Bool // waiting is not 0
 	waiters sync.Pool   // of *waiter
 
 	mu       sync.Mutex
 	limit    int64
+	over     int64 // what was in use beyond the limit when that was set
 	reserve  int64 // as configured
 	until    int64 // end of the pause, 0 = none
 	since    int64 // since when somebody has been waiting
@@ -39,6 +39,8 @@ type Queue struct {
 	step     int64
 	maxWait  int
 	maxHeld  int64
+	flowWait int
+	flowCost int64
 	biased   bool
 	lenient  bool // AdmitAll: nobody waits
 	closed   bool
@@ -146,7 +148,7 @@ func (q *Queue) settle(ctx context.Context, l *Lease, w *waiter) Result {
 			start = 0 // no work is done: no hold time
 		}
 		if q.units && w.charge == 0 {
-			l.holdNothing(q, nil, int64(res.Waited))
+			l.holdNothing(q, int(w.class), nil, int64(res.Waited))
 		} else {
 			l.hold(q, q.pack(int(w.class), w.charge), start, int64(res.Waited))
 		}
@@ -203,7 +205,7 @@ func (q *Queue) enterLocked(w *waiter, flow string, now int64) {
 	if q.expireLocked(now) || thawed { // the expired make way before the newcomer is judged
 		q.dispatchLocked(now)
 	}
-	over, place := now-w.arrival >= q.timeout, q.hasPlaceLocked(w, nil)
+	over, place := now-w.arrival >= q.timeout, q.hasPlaceLocked(w, flow, nil)
 	switch {
 	case q.lenient && !w.booked:
 		q.admitLocked(w, now)
@@ -214,7 +216,7 @@ func (q *Queue) enterLocked(w *waiter, flow string, now int64) {
 		w.charge = q.newcomersPositionLocked(w, flow)
 		q.finishLocked(w, TimedOut, now)
 	case !place && !q.makePlaceLocked(w, flow, now):
-		q.finishLocked(w, Full, now)
+		q.finishLocked(w, q.fullLocked(w, flow), now)
 	default:
 		q.insertLocked(w, flow)
 		q.dispatchLocked(now)

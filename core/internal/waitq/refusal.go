@@ -14,6 +14,8 @@ import (
 // found no place.
 func (r Result) Refusal(ctx context.Context, full gate.Reason) (reason gate.Reason, cause error) {
 	switch r.Outcome {
+	case FlowFull:
+		return gate.TenantQueueFull, nil
 	case TimedOut:
 		return gate.QueueTimeout, nil
 	case Hopeless:

@@ -22,6 +22,7 @@ func TestRefusal(t *testing.T) {
 		cause   error
 	}{
 		{Full, late, "the policy's own", nil},
+		{FlowFull, late, gate.TenantQueueFull, nil},
 		{TimedOut, late, gate.QueueTimeout, nil},
 		{Hopeless, context.Background(), gate.Deadline, nil},
 		{Displaced, left, gate.Displaced, nil},

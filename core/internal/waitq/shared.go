@@ -81,12 +81,16 @@ func (q *Queue) TryUnit(l *Lease, class int) (gen uint64, taken bool) {
 		return 0, false
 	}
 	held := packUnit(class)
+	if class > 0 && look&isTight != 0 && !q.eligible(class) {
+		return 0, false // an add that fails for its class would hide a free unit from others
+	}
 	s := q.state.Add(-(held >> backAt))
 	if s < 0 {
 		q.undo(held >> backAt)
 		return 0, false
 	}
-	if class > 0 && look&isBounded != 0 {
+	// Looked at after the add: a bound that was set before it is seen.
+	if class > 0 && q.look.Load()&isBounded != 0 {
 		if one, two := counts(s, unitBits); !q.within(class, one, two) {
 			q.undo(held >> backAt)
 			return 0, false

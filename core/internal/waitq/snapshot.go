@@ -71,6 +71,41 @@ type Snapshot struct {
 	Returned  int64
 }
 
+// FlowQueue is what waits of one flow, in all classes together.
+type FlowQueue struct {
+	Waiting int
+	Queued  int64 // their cost
+}
+
+// Flows is what waits of each flow that has waiters, by the name that the queue keeps.
+// It holds the lock for a step for each flow.
+func (q *Queue) Flows() map[string]FlowQueue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	flows := make(map[string]FlowQueue)
+	for i := range q.classes {
+		if q.classes[i].n == 0 {
+			continue
+		}
+		for name, f := range q.classes[i].flows {
+			all := flows[name]
+			flows[name] = FlowQueue{all.Waiting + f.n, all.Queued + f.queued}
+		}
+	}
+	return flows
+}
+
+// Spare is the room that a newcomer may have now. That is none while anybody waits, in a
+// pause, and when the queue is closed. It may be low while acquires fail.
+func (q *Queue) Spare() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting > 0 || q.until != 0 || q.closed {
+		return 0
+	}
+	return max(0, q.freeLocked())
+}
+
 // longestLocked is when whoever has waited longest entered the queue: the first of the
 // chain, in which all stand as they came, or a late ticket. When that was for a ticket
 // is known to a slot of Waits where waits are tracked and many wait.
@@ -99,8 +134,11 @@ func (q *Queue) Snapshot() Snapshot {
 	defer q.mu.Unlock()
 	s.Limit = q.limit
 	state := q.state.Load()
+	s.InUse = q.inUseIn(state)
 	s.Leases = q.leasesIn(state) + int64(q.nothing)
-	s.InUse = max(0, q.limit-q.freeIn(state))
+	if q.units {
+		s.Leases = s.InUse + int64(q.nothing)
+	}
 	s.Queued, s.Held = q.queued, q.held
 	one, two := q.lowerIn(state)
 	s.ClassLeases = [Classes]int64{max(0, s.Leases-one-two), one, two}

@@ -1,5 +1,7 @@
 package waitq
 
+import "runtime"
+
 const (
 	// maxPasses is how many grants may pass a head that does not fit.
 	maxPasses = 2
@@ -32,6 +34,9 @@ func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
 	if q.state.Load() < cost<<countBits {
 		return cost == 0 && q.tryNothing(l)
 	}
+	if class > 0 && !q.eligible(class) {
+		return false // nor may one that fails for its class hide them
+	}
 	if q.state.Add(1-cost<<countBits) < 0 {
 		q.undo(cost<<countBits - 1)
 		return cost == 0 && q.tryNothing(l)
@@ -45,10 +50,11 @@ func (q *Queue) TryAcquire(l *Lease, class int, cost int64) bool {
 }
 
 func (q *Queue) tryUnit(class int, held int64) bool {
-	if q.state.Load() < unit {
+	s := q.state.Load()
+	if s < unit || class > 0 && !q.withinUnits(class, s+place(class, unitBits)) {
 		return false
 	}
-	if s := q.state.Add(-(held >> backAt)); s < 0 || class > 0 && !q.withinUnits(class, s) {
+	if s = q.state.Add(-(held >> backAt)); s < 0 || class > 0 && !q.withinUnits(class, s) {
 		q.undo(held >> backAt)
 		return false
 	}
@@ -121,7 +127,12 @@ func (q *Queue) redispatch(now int64) {
 	wakes.wake()
 }
 
-// grow takes n more for a lease that is out: free room, whoever waits for it.
+// growTries is how often grow looks for room.
+const growTries = 4
+
+// grow takes n more for a lease that is out: free room, whoever waits for it. An acquire
+// that is failing hides room for some instructions; so where there seems to be none, it
+// lets others run and looks again.
 func (q *Queue) grow(n int64) bool {
 	if n > MaxLimit { // more could not be added to the state
 		return false
@@ -132,6 +143,16 @@ func (q *Queue) grow(n int64) bool {
 		}
 		q.undo(n << countBits)
 	}
+	for range growTries {
+		if q.growSlow(n) {
+			return true
+		}
+		runtime.Gosched()
+	}
+	return false
+}
+
+func (q *Queue) growSlow(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.freeLocked() < n {
@@ -173,6 +194,9 @@ func (q *Queue) unbiasLocked() {
 	if q.until == 0 {
 		q.biased = false
 		q.lookLocked(isSlow, false)
+		if q.units {
+			q.lookLocked(isTight, !q.eligible(1) || !q.eligible(2))
+		}
 		q.state.Add(q.bias() << q.shift())
 	}
 }

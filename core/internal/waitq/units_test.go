@@ -150,6 +150,7 @@ func TestUnitsCanceledBeyond(t *testing.T) {
 	bubble(t, inUnits(1), func(t *testing.T, q *Queue) {
 		q.leases(0, MaxUnits)
 		waiter := ask(q, Request{Class: 1})
+		q.over = MaxUnits - 1 // as if the limit had shrunk
 		q.mu.Lock()
 		w := q.all.oldest(inAll)
 		q.unlinkLocked(w, true, false)
