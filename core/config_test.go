@@ -1,6 +1,7 @@
 package headgate_test
 
 import (
+	"io/fs"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 func TestDefaultConfig(t *testing.T) {
@@ -23,6 +25,9 @@ func TestDefaultConfig(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.Admission, admission.DefaultConfig()) {
 		t.Errorf("Admission = %+v, not its package's own defaults", c.Admission)
+	}
+	if !reflect.DeepEqual(c.Pressure, pressure.DefaultConfig()) {
+		t.Errorf("pressure: %+v", c.Pressure)
 	}
 	if !reflect.DeepEqual(c.Inflight, inflight.DefaultConfig()) {
 		t.Errorf("Inflight = %+v, not its package's own defaults", c.Inflight)
@@ -35,8 +40,9 @@ func TestDefaultConfig(t *testing.T) {
 // snake returns a Go name as it reads in YAML: HeapShedRatio is heap_shed_ratio.
 func snake(name string) string {
 	var b strings.Builder
-	for i, r := range name {
-		if i > 0 && unicode.IsUpper(r) {
+	for i, r := range name { // names are ASCII
+		inWord := i > 0 && unicode.IsUpper(rune(name[i-1])) && (i+1 == len(name) || unicode.IsUpper(rune(name[i+1])))
+		if i > 0 && unicode.IsUpper(r) && !inWord {
 			b.WriteByte('_')
 		}
 		b.WriteRune(unicode.ToLower(r))
@@ -51,7 +57,8 @@ func TestConfigKeys(t *testing.T) {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
 			want := snake(f.Name)
-			if f.Type == reflect.TypeFor[*slog.Logger]() { // code, not text
+			switch f.Type { // code, not text
+			case reflect.TypeFor[*slog.Logger](), reflect.TypeFor[*pressure.Monitor](), reflect.TypeFor[fs.FS]():
 				want = "-"
 			}
 			if got := f.Tag.Get("yaml"); got != want {
@@ -77,6 +84,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"admission: HeapShedRatio is 1.5":     func(c *headgate.Config) { c.Admission.HeapShedRatio = 1.5 },
 		"admission: Exempt[1] is healthz":     func(c *headgate.Config) { c.Admission.Exempt = []string{"/a", "healthz"} },
 		"inflight: MaxInflight is -1":         func(c *headgate.Config) { c.Inflight.MaxInflight = -1 },
+		"pressure: Period is 0s":              func(c *headgate.Config) { c.Pressure.Period = 0 },
 		"inflight: SlowWait is 0s":            func(c *headgate.Config) { c.Inflight.SlowWait = 0 },
 		"admission: Factors[0].Times is -0.5": func(c *headgate.Config) { c.Admission.Factors = []admission.Factor{{Route: "/", Times: -0.5}} },
 	} {

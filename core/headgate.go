@@ -10,15 +10,19 @@ import (
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // Config configures every gate. Values are literal; start from [DefaultConfig].
 // YAML decodes onto it, with field names in snake_case.
 type Config struct {
-	// Admission configures byte admission.
+	// Admission configures byte admission. Its Pressure is Headgate's Memory, whatever
+	// is in the field.
 	Admission admission.Config `yaml:"admission"`
 	// Inflight configures the limiter of outbound calls.
 	Inflight inflight.Config `yaml:"inflight"`
+	// Pressure configures the watch over the process's memory.
+	Pressure pressure.Config `yaml:"pressure"`
 	// Logger gets the line that Open writes, and the lines of every gate that has no
 	// Logger of its own. Default nil: slog.Default().
 	Logger *slog.Logger `yaml:"-"`
@@ -27,7 +31,7 @@ type Config struct {
 // DefaultConfig returns every gate's own defaults: bytes enforce, outbound calls are
 // off until a limit is set.
 func DefaultConfig() Config {
-	return Config{Admission: admission.DefaultConfig(), Inflight: inflight.DefaultConfig()}
+	return Config{Admission: admission.DefaultConfig(), Inflight: inflight.DefaultConfig(), Pressure: pressure.DefaultConfig()}
 }
 
 // Validate returns an error that names the first field that is out of range, or
@@ -36,7 +40,10 @@ func (c Config) Validate() error {
 	if err := c.Admission.Validate(); err != nil {
 		return err
 	}
-	return c.Inflight.Validate()
+	if err := c.Inflight.Validate(); err != nil {
+		return err
+	}
+	return c.Pressure.Validate()
 }
 
 // logging gives a logger to those who have none.
@@ -44,11 +51,14 @@ func (c Config) logging() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Admission.Logger = cmp.Or(c.Admission.Logger, c.Logger)
 	c.Inflight.Logger = cmp.Or(c.Inflight.Logger, c.Logger)
+	c.Pressure.Logger = cmp.Or(c.Pressure.Logger, c.Logger)
 	return c
 }
 
 // Headgate holds the gates of a process. All methods are safe for concurrent use.
 type Headgate struct {
+	// Memory knows how close the process is to its memory limit; Bytes goes by it.
+	Memory *pressure.Monitor
 	// Bytes admits request bodies.
 	Bytes *admission.Budget
 	// Outbound admits calls to back ends.
@@ -63,16 +73,23 @@ func Open(c Config) (*Headgate, error) {
 		return nil, err
 	}
 	c = c.logging()
+	memory, err := pressure.New(c.Pressure)
+	if err != nil {
+		return nil, err
+	}
+	c.Admission.Pressure = memory
 	bytes, err := admission.New(c.Admission)
 	if err != nil {
+		memory.Close()
 		return nil, err
 	}
 	outbound, err := inflight.New(c.Inflight)
 	if err != nil {
 		bytes.Close()
+		memory.Close()
 		return nil, err
 	}
-	h := &Headgate{Bytes: bytes, Outbound: outbound}
+	h := &Headgate{Memory: memory, Bytes: bytes, Outbound: outbound}
 	s := bytes.Snapshot()
 	c.Logger.Info("headgate is open",
 		slog.String("admission", s.Mode.String()),
@@ -92,25 +109,26 @@ func (h *Headgate) Reconfigure(c Config) error {
 		return err
 	}
 	c = c.logging()
-	// Both have been validated, and nothing else can fail.
-	return errors.Join(h.Bytes.Reconfigure(c.Admission), h.Outbound.Reconfigure(c.Inflight))
+	// All have been validated, and nothing else can fail.
+	return errors.Join(h.Memory.Reconfigure(c.Pressure), h.Bytes.Reconfigure(c.Admission), h.Outbound.Reconfigure(c.Inflight))
 }
 
 // Snapshot is the state of every gate, as JSON under its package's name.
 type Snapshot struct {
 	Admission admission.Snapshot `json:"admission"`
+	Pressure  pressure.Snapshot  `json:"pressure"`
 	Inflight  inflight.Snapshot  `json:"inflight"`
 }
 
 // Snapshot reads the state of every gate. It reads memory only.
 func (h *Headgate) Snapshot() Snapshot {
-	return Snapshot{Admission: h.Bytes.Snapshot(), Inflight: h.Outbound.Snapshot()}
+	return Snapshot{Admission: h.Bytes.Snapshot(), Inflight: h.Outbound.Snapshot(), Pressure: h.Memory.Snapshot()}
 }
 
 // Shutdown refuses everyone who waits for bytes and every later request, calls stop
 // (an http.Server's Shutdown, for example; nil = nothing to stop), and waits until
 // every lease of bytes is back; only then it closes Outbound, so that requests that
-// were admitted can finish, and waits for its slots. ctx bounds all of it and is
+// were admitted can finish, waits for its slots, and ends the watch over the memory. ctx bounds all of it and is
 // handed to stop. The error joins those of stop and of leases that did not come back
 // in time. Calling it again is
 // the same as calling it once, but for stop.
@@ -127,6 +145,7 @@ func (h *Headgate) Shutdown(ctx context.Context, stop func(context.Context) erro
 	if err := h.Outbound.Drain(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("inflight: slots are still held: %w", err))
 	}
+	h.Memory.Close()
 	return errors.Join(errs...)
 }
 

@@ -9,11 +9,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	"github.com/headgate-go/headgate/core"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 const mib = 1 << 20
@@ -34,7 +36,10 @@ func open(t *testing.T, c headgate.Config) *headgate.Headgate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(h.Bytes.Close)
+	t.Cleanup(func() {
+		h.Bytes.Close()
+		h.Memory.Close()
+	})
 	return h
 }
 
@@ -139,6 +144,39 @@ func TestLogger(t *testing.T) {
 	})
 }
 
+// The budget goes by the memory that Memory watches, and every gate's state says so.
+func TestPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := headgate.DefaultConfig()
+		c.Logger, c.Pressure.Collect = slog.New(slog.DiscardHandler), false
+		c.Pressure.Root = fstest.MapFS{
+			"proc/meminfo":                     {Data: []byte("MemTotal:  67108864 kB\n")},
+			"proc/self/cgroup":                 {Data: []byte("0::/app\n")},
+			"sys/fs/cgroup/app/memory.max":     {Data: []byte("8589934592\n")},
+			"sys/fs/cgroup/app/memory.current": {Data: []byte("8389934592\n")},
+			"sys/fs/cgroup/app/memory.stat":    {Data: []byte("anon 8389934592\n")},
+		}
+		h := open(t, c)
+		hold(t, h, mib).Release()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		s := h.Snapshot()
+		if s.Pressure.Severity != pressure.Critical || s.Admission.PressureSeverity != pressure.Critical || s.Admission.CeilingBytes != 8<<30 {
+			t.Errorf("%+v", s)
+		}
+		if _, err := h.Bytes.Acquire(t.Context(), gate.Request{Bytes: mib}); !errors.Is(err, gate.ResourcePressure) {
+			t.Errorf("a heavy body: %v", err)
+		}
+		hold(t, h, 1<<10).Release()
+		c.Pressure.WorkingSet = pressure.Thresholds{High: 0.98, Critical: 0.99, Recovered: 0.979}
+		if err := h.Reconfigure(c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		hold(t, h, mib).Release()
+	})
+}
+
 // A change applies at once: who waited for the larger budget is let in by it.
 func TestReconfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,8 +260,8 @@ func TestSnapshotJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 || got["admission"] == nil || got["inflight"] == nil {
-		t.Fatalf("packages in %s, want admission and inflight", b)
+	if len(got) != 3 || got["admission"] == nil || got["pressure"] == nil || got["inflight"] == nil {
+		t.Fatalf("packages in %s, want admission, pressure and inflight", b)
 	}
 	if off := map[string]any{"enabled": false}; !reflect.DeepEqual(got["inflight"], off) {
 		t.Errorf("inflight without a limit is %v, want %v", got["inflight"], off)

@@ -45,6 +45,8 @@ type Budget struct {
 	leases  records
 	exempts sync.Pool // of *lease with exempt set
 
+	pressure    *pressure.Monitor // nil = none
+	unwatch     func()
 	readCeiling func() pressure.Ceiling
 	readHeap    func() uint64
 	stop        chan struct{}
@@ -52,9 +54,10 @@ type Budget struct {
 	closeOnce   sync.Once
 	closed      atomic.Bool
 
-	epoch  time.Time
-	heap   atomic.Uint64 // live bytes when last read
-	shadow struct{ admit, queue, refuse atomic.Int64 }
+	epoch    time.Time
+	heap     atomic.Uint64 // live bytes when last read
+	severity atomic.Uint32 // pressure.Severity as last told
+	shadow   struct{ admit, queue, refuse atomic.Int64 }
 
 	mu sync.Mutex // serialises changes of set
 }
@@ -62,11 +65,12 @@ type Budget struct {
 // settings are a Config with what is derived from it. They are never changed.
 type settings struct {
 	Config
-	ceiling pressure.Ceiling
-	limit   int64 // the budget
-	source  pressure.Source
-	heavies int64 // the count cap as it is now, headroom included
-	exempt  map[string]bool
+	severity pressure.Severity
+	ceiling  pressure.Ceiling
+	limit    int64 // the budget
+	source   pressure.Source
+	heavies  int64 // the count cap as it is now, headroom included
+	exempt   map[string]bool
 	// plain is the longest declared length that needs no looking at: light, within
 	// every bound, priced at its bytes. -1 = none.
 	plain int64
@@ -75,7 +79,14 @@ type settings struct {
 // New returns a budget that is open, or an error that names the field of c that
 // is wrong. It starts one goroutine, which Close ends.
 func New(c Config) (*Budget, error) {
-	return open(c, pressure.CurrentCeiling, liveHeap)
+	if c.Pressure == nil {
+		return open(c, pressure.CurrentCeiling, liveHeap)
+	}
+	b, err := open(c, c.Pressure.Ceiling, liveHeap)
+	if err == nil {
+		b.unwatch = c.Pressure.Watch(func(s pressure.Severity, _ pressure.Ceiling) { b.press(s) })
+	}
+	return b, err
 }
 
 func open(c Config, ceiling func() pressure.Ceiling, heap func() uint64) (*Budget, error) {
@@ -83,12 +94,13 @@ func open(c Config, ceiling func() pressure.Ceiling, heap func() uint64) (*Budge
 		return nil, err
 	}
 	b := &Budget{
+		pressure: c.Pressure, unwatch: func() {},
 		readCeiling: ceiling, readHeap: heap,
 		stop: make(chan struct{}), stopped: make(chan struct{}), epoch: time.Now(), log: shedlog.New(c.Logger),
 	}
 	b.leases.init(b)
 	b.heap.Store(heap())
-	s := derive(c, ceiling(), b.heap.Load())
+	s := derive(c, ceiling(), b.heap.Load(), pressure.Normal)
 	b.set.Store(s)
 	b.q = waitq.New(s.queue())
 	b.exempt = waitq.New(waitq.Config{Limit: int64(c.MaxExempt)})
@@ -98,13 +110,13 @@ func open(c Config, ceiling func() pressure.Ceiling, heap func() uint64) (*Budge
 }
 
 // derive turns a Config into settings for a machine.
-func derive(c Config, ceiling pressure.Ceiling, heap uint64) *settings {
+func derive(c Config, ceiling pressure.Ceiling, heap uint64, severity pressure.Severity) *settings {
 	c.Exempt, c.Factors = slices.Clone(c.Exempt), slices.Clone(c.Factors) // the caller's may change
-	c.Logger = nil                                                        // the shed log has it; two settings are compared
+	c.Logger, c.Pressure = nil, nil                                       // the budget has them; settings are compared
 	for i := range c.Factors {
 		c.Factors[i].ContentType = strings.ToLower(c.Factors[i].ContentType)
 	}
-	s := &settings{Config: c, ceiling: ceiling, source: ceiling.Source}
+	s := &settings{Config: c, severity: severity, ceiling: ceiling, source: ceiling.Source}
 	s.limit = ceiling.Bytes / 4 / amplification
 	if c.MaxInflightBytes != Auto {
 		s.limit, s.source = int64(c.MaxInflightBytes), pressure.SourceOverride
@@ -142,7 +154,7 @@ func (s *settings) queue() waitq.Config {
 	return waitq.Config{
 		Limit:      s.limit,
 		ClassLimit: [waitq.Classes]int64{waitq.Unlimited, s.heavies, 0},
-		Timeout:    s.QueueTimeout,
+		Timeout:    s.wait(),
 		AgingStep:  agingStep,
 		MaxWaiters: s.MaxWaiters,
 		MaxHeld:    queued,
@@ -213,6 +225,9 @@ func (b *Budget) acquire(ctx context.Context, s *settings, r *gate.Request) (gat
 		return gate.Lease{}, b.refuse(rej, scale(r.Bytes, factor))
 	}
 	cost, class := s.price(r.Bytes, factor)
+	if s.sheds(class) {
+		return gate.Lease{}, b.pressed(ctx, class, cost)
+	}
 	l := b.lease(r.Bytes, factor)
 	if ctx.Err() == nil && b.q.TryAcquire(&l.Lease, class, cost) {
 		return b.admitted(l, class), nil
@@ -252,6 +267,11 @@ func (b *Budget) book(ctx context.Context, s *settings, r gate.Request) (_ gate.
 		return b.admitted(l, light), o == waitq.Closed
 	}
 	cost, class := s.price(r.Bytes, factor)
+	if s.sheds(class) {
+		b.shadow.refuse.Add(1)
+		o := b.q.Book(&l.Lease, waitq.Request{Weight: 1})
+		return b.admitted(l, class), o == waitq.Closed
+	}
 	o := b.would(b.q.Book(&l.Lease, queued(r.In(ctx), class, cost)))
 	return b.admitted(l, class), o == waitq.Closed
 }
@@ -310,6 +330,9 @@ func (b *Budget) refused(ctx context.Context, s *settings, l *lease, r *gate.Req
 	if now := b.set.Load(); now.Mode != gate.Enforce && res.Outcome != waitq.Canceled {
 		return b.Acquire(ctx, *r) // the mode changed while r was on its way to the queue
 	}
+	if res.Outcome == waitq.Shed {
+		return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{Advice: pressedAdvice}, class, cost)
+	}
 	return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{
 		Limit: s.limit, Unit: unit,
 		Advice: "raise MaxInflightBytes or QueueTimeout, or send fewer or smaller bodies at once",
@@ -343,6 +366,7 @@ func (b *Budget) Close() {
 	b.closeOnce.Do(func() {
 		b.closed.Store(true)
 		close(b.stop)
+		b.unwatch()
 	})
 	<-b.stopped
 	b.q.Close()

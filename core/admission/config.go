@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // Auto is the value of a setting that is derived: see each field.
@@ -80,6 +81,11 @@ type Config struct {
 	// MaxDecodedBytes is the cap for what one compressed body may inflate to; see
 	// [Budget.Gunzip]. Default 100MiB. 0 is an error.
 	MaxDecodedBytes gate.Size `yaml:"max_decoded_bytes"`
+	// Pressure says how close the process is to its memory limit; see "Pressure" in the
+	// package comment. The caller closes it, after the budget. New alone looks at it:
+	// Reconfigure leaves it as it is. Default nil: nothing is shed for pressure, and the
+	// budget reads the memory ceiling by itself.
+	Pressure *pressure.Monitor `yaml:"-"`
 	// Logger gets lines of refusals, at most one a second for each reason; see
 	// "Log" in the package comment. Default nil: none.
 	Logger *slog.Logger `yaml:"-"`

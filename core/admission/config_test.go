@@ -55,6 +55,7 @@ func fieldCases() map[string][]fieldCase {
 		"MinBodyRateWaiting": size(true, false),
 		"MaxDecodedBytes":    size(false, false),
 		"Logger":             {{(*slog.Logger)(nil), true, ""}, {slog.New(slog.DiscardHandler), true, ""}},
+		"Pressure":           {{(*pressure.Monitor)(nil), true, ""}, {new(pressure.Monitor), true, ""}},
 		"Factors": {
 			{factors(), true, ""},
 			{factors(Factor{ContentType: "a/b", Times: 64}, Factor{Route: "/x", Times: 1e-300}), true, ""},
@@ -168,7 +169,7 @@ func TestBudgetFromCeiling(t *testing.T) {
 		}
 	}
 	for _, source := range []pressure.Source{pressure.SourceGOMEMLIMIT, pressure.SourceCgroup, pressure.SourcePhysical} {
-		s := derive(DefaultConfig(), pressure.Ceiling{Bytes: gib, Source: source}, 0)
+		s := derive(DefaultConfig(), pressure.Ceiling{Bytes: gib, Source: source}, 0, pressure.Normal)
 		if s.source != source {
 			t.Errorf("source %s, want %s", s.source, source)
 		}

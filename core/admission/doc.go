@@ -31,11 +31,21 @@
 //  1. An exempt path without a heavy body: admitted, up to MaxExempt at once.
 //  2. Over HardMaxBodyBytes: payload_too_large.
 //  3. Larger than the whole budget: body_exceeds_budget, at once, at any load.
-//  4. Room: admitted. No room: waits, in a bounded queue, for QueueTimeout at most.
+//  4. Heavy, while the memory pressure is critical: resource_pressure, at once.
+//  5. Room: admitted. No room: waits, in a bounded queue, for QueueTimeout at most.
 //
 // The bytes come back when the lease is released, or earlier when [gate.Observe]
 // reports that a back end has answered a request whose body was read to its end
 // (see [ReleaseAt]).
+//
+// # Pressure
+//
+// With a [pressure.Monitor] the budget knows how close the process is to its memory limit.
+// While that is high, nobody waits longer than a quarter of QueueTimeout, counted from
+// arrival. While it is critical, heavy bodies are refused, and those that wait leave at
+// once, all with resource_pressure; light ones and exempt paths go on, and bodies that
+// are admitted are read to their end. A body of unknown length is heavy. The monitor's
+// ceiling is the budget's.
 //
 // # Slow senders
 //

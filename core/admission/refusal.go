@@ -14,7 +14,11 @@ func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, 
 	r.Gate, r.Waited = name, res.Waited
 	r.Reason, r.Cause = res.Refusal(ctx, gate.AdmissionBusy)
 	if r.Reason != gate.Canceled {
-		r.RetryAfter = b.retryAfter(class, cost, res.Waited)
+		waited := res.Waited
+		if r.Reason == gate.ResourcePressure {
+			waited = max(waited, recovery)
+		}
+		r.RetryAfter = b.retryAfter(class, cost, waited)
 	}
 	return b.refuse(r, cost)
 }
@@ -24,11 +28,15 @@ func (b *Budget) refuse(r *gate.Rejection, cost int64) *gate.Rejection {
 	b.sheds.count(r.Reason)
 	b.log.Refused(r, func() []slog.Attr {
 		s := b.Snapshot()
-		return []slog.Attr{
+		attrs := []slog.Attr{
 			slog.Int64("cost", cost), slog.Int64("inflight_bytes", s.InflightBytes), slog.Int64("max_inflight_bytes", s.MaxInflightBytes),
 			slog.Int("waiting", s.Waiting), slog.Int64("waiting_bytes", s.WaitingBytes), slog.Int64("queued_bytes", s.QueuedBytes),
 			slog.Int64("heavy_inflight", s.HeavyInflight), slog.Int64("exempt_inflight", s.ExemptInflight), slog.Int64("decoded_bytes", s.DecodedBytes),
 		}
+		if b.pressure != nil {
+			attrs = append(attrs, slog.Any("pressure", b.pressure.Snapshot()))
+		}
+		return attrs
 	})
 	return r
 }

@@ -33,7 +33,7 @@ func TestSnapshotNames(t *testing.T) {
 	want := strings.Fields(`
 		admitted_total budget_source canceled_total ceiling_bytes count_cap count_cap_enabled decoded_bytes
 		exempt_inflight heap_live_bytes heavy_inflight inflight inflight_bytes max_body_bytes max_inflight_bytes mode
-		oldest_heavy_s oldest_wait_s queued_bytes queued_total shed_total sheds_by_reason typical_hold_heavy_s
+		oldest_heavy_s oldest_wait_s pressure_severity queued_bytes queued_total shed_total sheds_by_reason typical_hold_heavy_s
 		typical_hold_s waiting waiting_bytes waiting_heavy would_admit_total would_queue_total would_refuse_total`)
 	if !slices.Equal(names, want) {
 		t.Errorf("the fields are\n%s\nwant\n%s", names, want)
@@ -61,7 +61,7 @@ func TestSnapshotValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := `{"mode":"enforce","inflight_bytes":15831040,"max_inflight_bytes":16777216,"budget_source":"cgroup",` +
+		want := `{"mode":"enforce","inflight_bytes":15831040,"max_inflight_bytes":16777216,"budget_source":"cgroup","pressure_severity":"normal",` +
 			`"ceiling_bytes":536870912,"max_body_bytes":16777216,"inflight":2,"heavy_inflight":1,"exempt_inflight":1,` +
 			`"count_cap_enabled":true,"count_cap":20,"decoded_bytes":0,"heap_live_bytes":104857600,"waiting":1,` +
 			`"waiting_heavy":1,"waiting_bytes":2097152,"queued_bytes":1048576,"oldest_wait_s":3,"oldest_heavy_s":5,` +

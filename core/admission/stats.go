@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/internal/waitq"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // sheds counts refusals by reason.
@@ -70,6 +71,9 @@ type Snapshot struct {
 	// BudgetSource is gomemlimit, cgroup, physical or override, and "unknown"
 	// where no ceiling could be read: the budget is then the least.
 	BudgetSource string `json:"budget_source"`
+	// PressureSeverity is how close to its memory limit the process is, as far as the
+	// budget goes by it.
+	PressureSeverity pressure.Severity `json:"pressure_severity"`
 	// CeilingBytes is the memory ceiling, 0 = unknown; CeilingNote says why
 	// something could not be read.
 	CeilingBytes int64  `json:"ceiling_bytes"`
@@ -114,7 +118,7 @@ func inSecs(d time.Duration) secs { return secs(d.Seconds()) }
 func (b *Budget) Snapshot() Snapshot {
 	s, q := b.set.Load(), b.q.Snapshot()
 	out := Snapshot{
-		Mode: s.Mode, InflightBytes: q.InUse, MaxInflightBytes: q.Limit, BudgetSource: string(s.source),
+		Mode: s.Mode, InflightBytes: q.InUse, MaxInflightBytes: q.Limit, BudgetSource: string(s.source), PressureSeverity: s.severity,
 		CeilingBytes: s.ceiling.Bytes, CeilingNote: s.ceiling.Reason, MaxBodyBytes: s.most(1),
 		Inflight: q.Leases, HeavyInflight: q.ClassLeases[heavy], ExemptInflight: b.exempt.Snapshot().Leases,
 		DecodedBytes: b.decoded.InUse(), HeapLiveBytes: int64(b.heap.Load()),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // watch reads the ceiling and the heap every second until Close.
@@ -33,7 +34,7 @@ func (b *Budget) Refresh() {
 	if ceiling.Bytes == 0 && now.ceiling.Bytes != 0 {
 		ceiling = now.ceiling // a file that cannot be read for once changes nothing
 	}
-	b.applyLocked(derive(now.Config, ceiling, b.heap.Load()))
+	b.applyLocked(derive(now.Config, ceiling, b.heap.Load(), b.seen()))
 }
 
 // Reconfigure replaces the configuration at once and whole. On an error, which
@@ -48,12 +49,16 @@ func (b *Budget) Reconfigure(c Config) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.log.Use(c.Logger)
-	b.applyLocked(derive(c, b.set.Load().ceiling, b.heap.Load()))
+	b.applyLocked(derive(c, b.set.Load().ceiling, b.heap.Load(), b.seen()))
 	return nil
 }
 
 func (b *Budget) applyLocked(next *settings) {
 	last := b.set.Load()
+	if next.severity == pressure.Critical {
+		// Each time: who had looked at the last settings may have come to wait since.
+		defer b.q.Evict(heavy)
+	}
 	if reflect.DeepEqual(last, next) {
 		return
 	}

@@ -57,24 +57,38 @@ func CurrentCeiling() Ceiling {
 
 func readCeiling(root fs.FS, memoryLimit int64, physical func(fs.FS) (int64, error)) Ceiling {
 	var n notes
-	best := Ceiling{Bytes: noLimit}
-
+	var levels []bound
+	hidden := noLimit
 	if g, ok := findGroup(root, &n); ok {
-		if bytes, path := g.limit(root, &n); bytes < best.Bytes {
-			best = Ceiling{Bytes: bytes, Source: SourceCgroup, Path: path}
-		}
+		levels, hidden = g.bounds(root, &n)
+	}
+	return ceiling(levels, hidden, memoryLimit, readPhysical(root, physical, &n), &n)
+}
+
+// readPhysical returns the physical memory, noLimit with a note when it is unknown.
+func readPhysical(root fs.FS, physical func(fs.FS) (int64, error), n *notes) int64 {
+	bytes, err := physical(root)
+	if err != nil {
+		n.addf("physical memory: %w", err)
+		return noLimit
+	}
+	return bytes
+}
+
+// ceiling returns the tightest of the bounds, with what n has to tell.
+func ceiling(levels []bound, hidden, memoryLimit, physical int64, n *notes) Ceiling {
+	best := Ceiling{Bytes: noLimit}
+	if bytes, path := tightest(levels, hidden); bytes < best.Bytes {
+		best = Ceiling{Bytes: bytes, Source: SourceCgroup, Path: path}
 	}
 	if memoryLimit <= 0 {
 		n.addf("GOMEMLIMIT: %w", errZeroLimit)
 	} else if memoryLimit < best.Bytes {
 		best = Ceiling{Bytes: memoryLimit, Source: SourceGOMEMLIMIT}
 	}
-	if bytes, err := physical(root); err != nil {
-		n.addf("physical memory: %w", err)
-	} else if bytes < best.Bytes {
-		best = Ceiling{Bytes: bytes, Source: SourcePhysical}
+	if physical < best.Bytes {
+		best = Ceiling{Bytes: physical, Source: SourcePhysical}
 	}
-
 	if best.Source == "" {
 		best.Bytes = 0
 		n.addf("no memory limit is known")

@@ -41,33 +41,79 @@ func (g group) levels() iter.Seq[string] {
 // findGroup finds the memory cgroup of the process that sees root as its "/". False, with a
 // note, when there is none to be seen.
 func findGroup(root fs.FS, n *notes) (group, bool) {
-	var m membership
-	if err := readLines(root, membershipFile, m.add); err != nil {
+	m, sure := readMembership(root, n)
+	p := m.groups(root, sure, n)
+	return p.memory, p.hasMemory
+}
+
+// readMembership is sure of what it returns when the file could be read, or is not there.
+func readMembership(root fs.FS, n *notes) (m membership, sure bool) {
+	err := readLines(root, membershipFile, m.add)
+	if err != nil {
 		n.addf("cgroup: %w", err)
 	}
-	// A controller lives in one hierarchy only: listed on v1, it has no files on v2.
-	own, v1, point := m.v2, false, defaultMountV2
-	if m.v1 != "" {
-		own, v1, point = m.v1, true, defaultMountV1
-	}
-	if own == "" {
+	return m, err == nil && m.seen || errors.Is(err, fs.ErrNotExist)
+}
+
+// groups are where a process is in the hierarchies of cgroups.
+type groups struct {
+	memory, unified       group // the one that has the memory controller, and the one in the v2 hierarchy
+	hasMemory, hasUnified bool
+	// sure says that a group which is not there is not only out of sight because files
+	// could not be read.
+	sure bool
+}
+
+// groups finds the groups of m. Only the memory cgroup gets notes.
+func (m membership) groups(root fs.FS, sure bool, n *notes) groups {
+	g := groups{sure: sure}
+	if m.v1 == "" && m.v2 == "" {
 		if len(n.said) == 0 {
 			n.addf("cgroup: /%s names no memory cgroup", membershipFile)
 		}
-		return group{}, false
+		return g
 	}
-
 	var t mountTable
-	if err := readLines(root, mountsFile, t.add); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch err := readLines(root, mountsFile, t.add); {
+	case errors.Is(err, fs.ErrNotExist): // the mounts are where they are by convention
+	case err != nil:
 		n.addf("cgroup: %w", err)
+		g.sure = false
+	default:
+		g.sure = sure && t.seen
 	}
-	mounts := slices.DeleteFunc(t.mounts, func(m mount) bool { return m.v1 != v1 })
+	// A controller lives in one hierarchy only: listed on v1, it has no files on v2.
+	if m.v1 == "" {
+		g.memory, g.hasMemory = locate(root, m.v2, t.of(false), n)
+		g.unified, g.hasUnified = g.memory, g.hasMemory
+		return g
+	}
+	g.memory, g.hasMemory = locate(root, m.v1, t.of(true), n)
+	if m.v2 != "" {
+		var unsaid notes
+		g.unified, g.hasUnified = locate(root, m.v2, t.of(false), &unsaid)
+	}
+	return g
+}
+
+// of returns the mounts of one hierarchy, those first that show the most ancestors:
+// whose root is the shortest. There is always one.
+func (t mountTable) of(v1 bool) []mount {
+	var mounts []mount
+	for _, m := range t.mounts {
+		if m.v1 == v1 {
+			mounts = append(mounts, m)
+		}
+	}
 	if len(mounts) == 0 {
+		point := defaultMountV2
+		if v1 {
+			point = defaultMountV1
+		}
 		mounts = []mount{{v1: v1, root: "/", point: point}}
 	}
-	// The mount with the shortest root shows the most ancestors.
 	slices.SortStableFunc(mounts, func(a, b mount) int { return cmp.Compare(len(a.root), len(b.root)) })
-	return locate(root, own, mounts, n)
+	return mounts
 }
 
 // locate finds the cgroup own below the mounts, which are all of its hierarchy.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ const (
 
 	// maxValue bounds a file that holds one number.
 	maxValue = 4 << 10
+
+	// maxKeys bounds a file of keys with a number each. memory.stat has some 2 KiB.
+	maxKeys = 64 << 10
 )
 
 var (
@@ -40,21 +44,29 @@ func readLines(root fs.FS, name string, do func(line string) bool) error {
 }
 
 func eachLine(r io.Reader, do func(line string) bool) error {
-	br := bufio.NewReaderSize(r, maxLine)
-	skip := false
+	br := bufio.NewReader(r)
+	var long []byte // the line so far, where it is longer than the reader's buffer
+	size := 0       // of the line so far
 	for total := 0; ; {
 		part, err := br.ReadSlice('\n')
 		total += len(part)
+		size += len(part)
+		full := errors.Is(err, bufio.ErrBufferFull)
 		switch {
 		case total > maxLines:
 			return errTooLong
-		case errors.Is(err, bufio.ErrBufferFull):
-			skip = true
-			continue
-		case err != nil && err != io.EOF:
+		case err != nil && err != io.EOF && !full:
 			return err
+		case size >= maxLine:
+			long = nil
+		case full || long != nil:
+			long = append(long, part...)
+			part = long
 		}
-		if len(part) > 0 && !skip {
+		if full {
+			continue
+		}
+		if size > 0 && size < maxLine {
 			line := strings.TrimSuffix(strings.TrimSuffix(string(part), "\n"), "\r")
 			if !do(line) {
 				return nil
@@ -63,25 +75,77 @@ func eachLine(r io.Reader, do func(line string) bool) error {
 		if err == io.EOF {
 			return nil
 		}
-		skip = false
+		long, size = nil, 0
 	}
 }
 
 // readValue returns the content of a one-value file without the space around it.
 func readValue(root fs.FS, name string) (string, error) {
+	s, err := readAll(root, name, maxValue)
+	return strings.TrimSpace(s), err
+}
+
+// readAll returns the content of a file of at most so many bytes.
+func readAll(root fs.FS, name string, most int64) (string, error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return "", fileError(name, err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxValue+1))
-	if err == nil && len(b) > maxValue {
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
 		err = errTooLong
 	}
 	if err != nil {
 		return "", fileError(name, err)
 	}
-	return strings.TrimSpace(string(b)), nil
+	return string(b), nil
+}
+
+// readCount reads a file with one number of bytes, which may be 0.
+func readCount(root fs.FS, name string) (int64, error) {
+	s, err := readValue(root, name)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := parseCount(s)
+	if !ok {
+		return 0, fileError(name, fmt.Errorf("%.40q is no number of bytes", s))
+	}
+	return n, nil
+}
+
+// parseCount reads a number >= 0 that is below noLimit: what is beyond cannot be added up.
+func parseCount(s string) (int64, bool) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n >= uint64(noLimit) {
+		return 0, false
+	}
+	return int64(n), true
+}
+
+// readKeys reads a file of lines "key number" into those of into that it has. What is
+// missing or malformed leaves a value alone.
+func readKeys(root fs.FS, name string, into map[string]*int64) error {
+	s, err := readAll(root, name, maxKeys)
+	if err != nil {
+		return err
+	}
+	parseKeys(s, into)
+	return nil
+}
+
+func parseKeys(s string, into map[string]*int64) {
+	for line := range strings.Lines(s) {
+		key, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
+		p := into[key]
+		if p == nil {
+			continue
+		}
+		if n, ok := parseCount(value); ok {
+			*p = n
+		}
+	}
 }
 
 // fileError names the file once, by its absolute path.

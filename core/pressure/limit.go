@@ -13,37 +13,62 @@ import (
 // v1 prints the largest page count in bytes: 2^63 less one page of 4 KiB to 2 MiB, or 2^64-1.
 const noLimit = int64(1) << 62
 
-// limit returns the smallest limit from the group up to the root of its mount, and the level
-// that holds it, the innermost of equal ones; noLimit when there is none. What cannot be
-// read is noted and the other levels count: they bind as they are.
-func (g group) limit(root fs.FS, n *notes) (bytes int64, level string) {
+// bound is the limit of one level; bytes is noLimit where it has none, or where it could not be
+// read, for which err says why.
+type bound struct {
+	level string
+	bytes int64
+	err   error
+}
+
+// bounds returns the limits that bind the group, from its own level up to the root of the
+// mount, and the limit of a level out of sight, noLimit = none. What cannot be read is
+// noted and the other levels count: they bind as they are.
+func (g group) bounds(root fs.FS, n *notes) (levels []bound, hidden int64) {
 	file := "memory.max"
 	if g.v1 {
 		file = "memory.limit_in_bytes"
 	}
-	bytes, seen := noLimit, false
+	hidden = noLimit
+	seen := false
 	for p := range g.levels() {
 		if g.v1 && p != g.path && !hierarchical(root, g.dir(p)) {
 			break
 		}
-		v, err := readLimit(root, path.Join(g.dir(p), file))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the controller is not enabled here, or this is the root of the hierarchy
-		}
-		seen = true
-		if err != nil {
+		b := bound{level: p, bytes: noLimit}
+		switch v, err := readLimit(root, path.Join(g.dir(p), file)); {
+		case errors.Is(err, fs.ErrNotExist):
+			// The controller is not enabled here, or this is the root of the hierarchy.
+		case err != nil:
+			seen = true
+			b.err = err
 			n.addf("cgroup: %w", err)
-		} else if v < bytes {
-			bytes, level = v, p
+		default:
+			seen = true
+			b.bytes = v
 		}
+		levels = append(levels, b)
 	}
 	if g.v1 {
-		if v := g.hierarchicalLimit(root, n); v < bytes {
-			return v, ""
-		}
+		hidden = g.hierarchicalLimit(root, n)
 	}
 	if !seen {
 		n.addf("cgroup: no %s from /%s up to /%s", file, g.dir(g.path), g.mount)
+	}
+	return levels, hidden
+}
+
+// tightest returns the smallest of the limits and the level that holds it, the innermost of
+// equal ones; "" for the one out of sight; noLimit when there is none.
+func tightest(levels []bound, hidden int64) (bytes int64, level string) {
+	bytes = noLimit
+	for _, b := range levels {
+		if b.bytes < bytes {
+			bytes, level = b.bytes, b.level
+		}
+	}
+	if hidden < bytes {
+		return hidden, ""
 	}
 	return bytes, level
 }

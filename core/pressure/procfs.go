@@ -12,7 +12,10 @@ const maxPath = 4096
 // membership is what /proc/self/cgroup says about memory: the path of the cgroup in the v1
 // hierarchy that has the memory controller, and in the v2 hierarchy; "" = not listed. The
 // paths are as the kernel prints them: they start with "/" and may hold "..".
-type membership struct{ v1, v2 string }
+type membership struct {
+	v1, v2 string
+	seen   bool // there was a well-formed line
+}
 
 // add takes one line, hierarchy-ID ":" controllers ":" path. The path may hold colons. A
 // malformed line is passed over, and so is a second one for the same hierarchy. It always
@@ -24,6 +27,7 @@ func (m *membership) add(line string) bool {
 	if !ok1 || !ok2 || err != nil || !strings.HasPrefix(path, "/") || len(path) > maxPath {
 		return true
 	}
+	m.seen = true
 	// Hierarchy 0 is v2 and has no list of controllers; the others are v1 and have one.
 	switch {
 	case hierarchy == 0 && controllers == "" && m.v2 == "":
@@ -42,7 +46,10 @@ type mount struct {
 }
 
 // mountTable is what /proc/self/mountinfo says about memory cgroups.
-type mountTable struct{ mounts []mount }
+type mountTable struct {
+	mounts []mount
+	seen   bool // there was a well-formed line
+}
 
 // add takes one line: ID, parent, device, root, mount point, options, any number of optional
 // fields, "-", type, source, options of the file system. A malformed line is passed over. It
@@ -61,6 +68,7 @@ func (t *mountTable) add(line string) bool {
 		return true
 	}
 	point = fsPath(point)
+	t.seen = true
 	// Whatever is mounted later at the same place hides what was there.
 	t.mounts = slices.DeleteFunc(t.mounts, func(m mount) bool { return m.point == point })
 

@@ -15,12 +15,14 @@ import (
 	headgate "github.com/headgate-go/headgate/core"
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // config is what the configuration file holds: headgate's keys and a few of the
 // program's own.
 type config struct {
 	Admission admission.Config `yaml:"admission"`
+	Pressure  pressure.Config  `yaml:"pressure"`
 	Inflight  outbound         `yaml:"inflight"`
 	Upstream  timed            `yaml:"upstream"`
 	// LogLevel is debug, info, warn or error. Default info. On debug every decision
@@ -46,21 +48,21 @@ type outbound struct {
 const maxModels = 100
 
 // defaultConfig returns headgate's defaults with what the environment sets, and
-// health checks exempt.
+// probes exempt.
 func defaultConfig(getenv func(string) string) (config, error) {
 	gates := headgate.DefaultConfig()
-	gates.Admission.Exempt = []string{"/healthz"}
+	gates.Admission.Exempt = []string{healthPath, readyPath}
 	gates.Inflight.QueueTimeout = 30 * time.Second // clients of a gateway seldom wait for longer
 	gates, err := headgate.ConfigFromEnv(gates, getenv)
 	return config{
-		Admission: gates.Admission, Inflight: outbound{Config: gates.Inflight}, Upstream: untimed(),
+		Admission: gates.Admission, Pressure: gates.Pressure, Inflight: outbound{Config: gates.Inflight}, Upstream: untimed(),
 		LogLevel: slog.LevelInfo, DrainTimeout: 10 * time.Second,
 	}, err
 }
 
 // gates is headgate's part of c.
 func (c config) gates(log *slog.Logger) headgate.Config {
-	return headgate.Config{Admission: c.Admission, Inflight: c.Inflight.Config, Logger: log}
+	return headgate.Config{Admission: c.Admission, Pressure: c.Pressure, Inflight: c.Inflight.Config, Logger: log}
 }
 
 // Validate returns an error that names the first field that is out of range.

@@ -75,12 +75,12 @@ func TestParseConfigOverEnvironment(t *testing.T) {
 	assert.EqualValues(t, 16<<20, c.Admission.MaxInflightBytes, "from the environment")
 	assert.EqualValues(t, 2<<20, c.Admission.HeavyBytes, "from the file, over the environment")
 	assert.Equal(t, admission.DefaultConfig().QueueTimeout, c.Admission.QueueTimeout, "from the defaults")
-	assert.Equal(t, []string{"/healthz"}, c.Admission.Exempt, "from the example")
+	assert.Equal(t, []string{"/healthz", "/readyz"}, c.Admission.Exempt, "from the example")
 
 	c, err = parseConfig([]byte("admission: {exempt: []}"), under)
 	require.NoError(t, err)
 	assert.Empty(t, c.Admission.Exempt)
-	assert.Equal(t, []string{"/healthz"}, under.Admission.Exempt)
+	assert.Equal(t, []string{"/healthz", "/readyz"}, under.Admission.Exempt)
 
 	c, err = parseConfig([]byte("{}"), under)
 	require.NoError(t, err)

@@ -34,7 +34,9 @@ func labstackEcho(g *gateway) server {
 
 	e.POST(echoPath, echoEcho)
 	methods := []string{http.MethodGet, http.MethodHead}
-	e.Match(methods, healthPath, func(c echov4.Context) error { return c.String(http.StatusOK, "ok\n") })
+	for path, probe := range g.probes() {
+		e.Match(methods, path, func(c echov4.Context) error { return c.String(probe()) })
+	}
 	for _, path := range []string{statusPath, inflightPath} {
 		read := g.report(path)
 		e.Match(methods, path, func(c echov4.Context) error {

@@ -28,7 +28,12 @@ func ginGonic(g *gateway) server {
 
 	r.POST(echoPath, ginEcho)
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		r.Handle(method, healthPath, func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+		for path, probe := range g.probes() {
+			r.Handle(method, path, func(c *gin.Context) {
+				status, text := probe()
+				c.String(status, text)
+			})
+		}
 		for _, path := range []string{statusPath, inflightPath} {
 			read := g.report(path)
 			r.Handle(method, path, func(c *gin.Context) {

@@ -27,6 +27,7 @@ type server interface {
 //
 //	POST /echo?hold=2s     reads the body into memory, holds it, answers its size and digest
 //	GET /healthz           answers 200 whatever the load
+//	GET /readyz            answers 503 once the memory pressure has been critical for a while
 //	GET /headgate/status   answers the gates' snapshots, without asking a gate
 //	GET /headgate/inflight the same for the outbound calls alone
 //	POST the paths of apis passes the call on, once its key is known

@@ -14,6 +14,7 @@ import (
 const (
 	echoPath   = "/echo"
 	healthPath = "/healthz"
+	readyPath  = "/readyz"
 )
 
 // apiAt returns the API that has a path.
@@ -60,10 +61,24 @@ const allowGet = "GET, HEAD"
 // allowed lists the methods of a path that has a route.
 func allowed(path string) string {
 	switch path {
-	case healthPath, statusPath, inflightPath:
+	case healthPath, readyPath, statusPath, inflightPath:
 		return allowGet
 	}
 	return http.MethodPost
+}
+
+// probes are the paths that whoever runs the gateway asks, and what they answer. A
+// process that is short of memory is alive: a restart would only lose its requests.
+func (g *gateway) probes() map[string]func() (status int, text string) {
+	return map[string]func() (int, string){
+		healthPath: func() (int, string) { return http.StatusOK, "ok\n" },
+		readyPath: func() (int, string) {
+			if g.hg != nil && !g.hg.Memory.Ready() {
+				return http.StatusServiceUnavailable, "short of memory\n"
+			}
+			return http.StatusOK, "ready\n"
+		},
+	}
 }
 
 // answerFirst lets the answer to a request whose body no route reads go out before the

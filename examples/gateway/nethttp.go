@@ -14,9 +14,14 @@ import (
 func netHTTP(g *gateway) server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+echoPath, echo)
-	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "ok\n")
-	})
+	for path, probe := range g.probes() {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			status, text := probe()
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, text)
+		})
+	}
 	for _, path := range []string{statusPath, inflightPath} {
 		read := g.report(path)
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {

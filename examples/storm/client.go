@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,6 +37,7 @@ type outcome struct {
 	took    time.Duration // from then to the end of the answer
 	verdict verdict
 	why     string // the reason, or what was wrong
+	proper  bool   // it is a refusal that says whether to come back, and when
 }
 
 // patience is how much longer than the hold a client waits for its answer.
@@ -67,8 +69,7 @@ func (c *client) do(ctx context.Context, k call, due time.Time) []outcome {
 	defer cancel()
 	var ends []outcome
 	if k.kind == echoed {
-		v, why := c.send(ctx, k, due)
-		ends = alike(k, v, why)
+		ends = []outcome{c.send(ctx, k, due)}
 	} else {
 		ends = c.ask(ctx, k)
 	}
@@ -79,13 +80,13 @@ func (c *client) do(ctx context.Context, k call, due time.Time) []outcome {
 	return ends
 }
 
-func (c *client) send(ctx context.Context, k call, due time.Time) (verdict, string) {
+func (c *client) send(ctx context.Context, k call, due time.Time) outcome {
 	to := c.base + "/echo?" + url.Values{"hold": {k.hold.String()}}.Encode()
 	body := &counted{r: pace(ctx, c.pool.body(k), k.size, k.rate, due), flight: c.flight}
 	defer body.done()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, body)
 	if err != nil {
-		return lost, err.Error()
+		return outcome{verdict: lost, why: err.Error()}
 	}
 	r.Header.Set("Content-Type", "application/octet-stream")
 	if r.ContentLength = k.size; k.size == 0 {
@@ -93,14 +94,28 @@ func (c *client) send(ctx context.Context, k call, due time.Time) (verdict, stri
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return lost, cause(err)
+		return outcome{verdict: lost, why: cause(err)}
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
-		return lost, cause(err)
+		return outcome{verdict: lost, why: cause(err)}
 	}
-	return c.judge(k, resp, text)
+	v, why := c.judge(k, resp, text)
+	return outcome{verdict: v, why: why, proper: v == refused && tellsWhen(resp)}
+}
+
+// tellsWhen reports whether a refusal says what the client can do: that this body will
+// never do (413), or when to come again (503 with Retry-After).
+func tellsWhen(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusRequestEntityTooLarge:
+		return true
+	case http.StatusServiceUnavailable:
+		s, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return err == nil && s > 0
+	}
+	return false
 }
 
 // judge says what an answer is.

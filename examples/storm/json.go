@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // jsonFormat is the version of the JSON. It grows when a field goes or changes its
@@ -57,9 +59,12 @@ type appResult struct {
 	LostByCause     counts `json:"lost_by_cause"`
 	Wrong           int    `json:"wrong"`
 	WrongByCause    counts `json:"wrong_by_cause"`
+	ProperRefusals  *int   `json:"proper_refusals"` // of the refused, 413 or 503 with Retry-After; of bodies
 
 	PeakInflightBytes int64         `json:"peak_inflight_bytes"`
 	PeakMemoryBytes   *int64        `json:"peak_memory_bytes"`
+	Cgroup            *cgroupJSON   `json:"cgroup"`
+	Pressure          *pressureJSON `json:"pressure"`
 	Latency           *latencyTimes `json:"latency"`
 	SmallLatency      *latencyTimes `json:"small_latency"`
 
@@ -71,6 +76,19 @@ type appResult struct {
 	DiedAfterS *float64 `json:"died_after_s"`
 
 	Series appSeries `json:"series"`
+}
+
+// cgroupJSON is what the app's cgroup counted.
+type cgroupJSON struct {
+	OOMKills  int64  `json:"oom_kills"`
+	PeakBytes *int64 `json:"peak_bytes"`
+}
+
+// pressureJSON is how close to its memory limit the app was, as it says.
+type pressureJSON struct {
+	Worst           pressure.Severity  `json:"worst"`
+	Signal          *string            `json:"signal"`            // that raised it
+	HighestBySignal map[string]float64 `json:"highest_by_signal"` // of those that were known
 }
 
 // backEndJSON is what a back end has done for an app.
@@ -141,6 +159,16 @@ func newAppResult(res result) appResult {
 			BackEndCalls: list(res.samples.atBack), ChatS: list(chats(res.outcomes)),
 			AnsweredPercent: list(cumulative(latencies(res.outcomes, math.MaxInt64), len(res.outcomes))),
 		},
+	}
+	if w.back == nil {
+		n := w.proper.sum()
+		a.ProperRefusals = &n
+	}
+	if g := w.group; g != nil {
+		a.Cgroup = &cgroupJSON{OOMKills: g.kills, PeakBytes: known(g.peak)}
+	}
+	if p := w.pressed; p != nil {
+		a.Pressure = &pressureJSON{Worst: p.worst, Signal: known(p.signal), HighestBySignal: p.highest}
 	}
 	if b := w.back; b != nil {
 		a.ChatWait = w.chat.times()

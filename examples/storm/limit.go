@@ -165,24 +165,49 @@ func (m *memoryLimit) probe(ctx context.Context) error {
 	return nil
 }
 
+// groupCounts are a cgroup's own counts.
+type groupCounts struct {
+	kills int64 // processes that the kernel has killed in it for want of memory
+	peak  int64 // the most memory in bytes that it has had, the kernel's included; 0 = unknown
+}
+
+// counts reads the counts of the cgroup, nil when there is none. What the kernel does
+// not tell is 0. The times that the limit was hit are not among them: there are kernels
+// whose memory.failcnt stays 0.
+func (m *memoryLimit) counts() *groupCounts {
+	if m.group == "" {
+		return nil
+	}
+	peak := "memory.peak" // there from Linux 5.19 on
+	if m.v1 {
+		peak = "memory.max_usage_in_bytes"
+	}
+	return &groupCounts{kills: m.kills(), peak: m.number(peak, "")}
+}
+
 // kills returns how many processes the kernel has killed for want of memory in the
 // cgroup.
 func (m *memoryLimit) kills() int64 {
+	if m.v1 {
+		return m.number("memory.oom_control", "oom_kill ")
+	}
+	return m.number("memory.events", "oom_kill ")
+}
+
+// number reads the number behind a prefix of a line in a file of the cgroup, 0 when there
+// is none.
+func (m *memoryLimit) number(file, prefix string) int64 {
 	if m.group == "" {
 		return 0
-	}
-	file := "memory.events"
-	if m.v1 {
-		file = "memory.oom_control"
 	}
 	text, err := os.ReadFile(filepath.Join(m.group, file))
 	if err != nil {
 		return 0
 	}
 	for l := range strings.Lines(string(text)) {
-		if n, ok := strings.CutPrefix(l, "oom_kill "); ok {
-			kills, _ := strconv.ParseInt(strings.TrimSpace(n), 10, 64) // 0 is what there is to say
-			return kills
+		if n, ok := strings.CutPrefix(l, prefix); ok {
+			v, _ := strconv.ParseInt(strings.TrimSpace(n), 10, 64) // 0 is what there is to say
+			return v
 		}
 	}
 	return 0

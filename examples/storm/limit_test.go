@@ -72,11 +72,19 @@ func TestKills(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"memory.events":      "low 0\nmax 5\noom 3\noom_kill 2\n",
 		"memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+
+		"memory.peak":               "1048576\n",
+		"memory.max_usage_in_bytes": "2097152\n",
 	})
 	assert.Equal(t, int64(2), (&memoryLimit{group: dir}).kills())
 	assert.Equal(t, int64(1), (&memoryLimit{group: dir, v1: true}).kills())
 	assert.Zero(t, (&memoryLimit{group: t.TempDir()}).kills())
 	assert.Zero(t, (&memoryLimit{}).kills())
+
+	assert.Equal(t, &groupCounts{kills: 2, peak: 1 << 20}, (&memoryLimit{group: dir}).counts())
+	assert.Equal(t, &groupCounts{kills: 1, peak: 2 << 20}, (&memoryLimit{group: dir, v1: true}).counts())
+	assert.Equal(t, &groupCounts{}, (&memoryLimit{group: t.TempDir()}).counts(), "what the kernel does not tell")
+	assert.Nil(t, (&memoryLimit{}).counts())
 }
 
 func TestNoLimit(t *testing.T) {

@@ -3,6 +3,7 @@
 // request, of the bytes and of the memory.
 //
 //	go run ./storm -scenario bodies -report report.html
+//	go run ./storm -scenario memory
 //	go run ./storm -scenario retry
 //	go run ./storm -scenario all -against chi,failsafe,gozero -json results.json
 //
@@ -136,8 +137,8 @@ func (o *options) validate(rest []string) error {
 		return errors.New("-speed and -limit are for a -trace")
 	case o.trace != "" && o.scenario == everything:
 		return errors.New("-trace takes the place of one scenario's load: not with -scenario all")
-	case o.trace != "" && o.scenario == retry().name:
-		return errors.New("-trace is of bodies: not with -scenario retry")
+	case o.trace != "" && (o.scenario == retry().name || o.scenario == memoryStorm().name):
+		return fmt.Errorf("-trace takes the place of the load of -scenario bodies: not with -scenario %s", o.scenario)
 	case o.against != "" && o.scenario == retry().name:
 		return errors.New("-against: those libraries limit what comes in, and -scenario retry is about calls to a back end")
 	case o.against == "" && o.peerLimit != 0:

@@ -190,7 +190,7 @@ func TestScenarios(t *testing.T) {
 		assert.NotContains(t, append(slices.Clone(seen), everything), sc.name, "a name stands for one thing")
 		seen = append(seen, sc.name)
 		assert.NotEmpty(t, sc.about, sc.name)
-		assert.GreaterOrEqual(t, sc.length, time.Second, sc.name)
+		assert.True(t, sc.length == 0 || sc.length >= time.Second, sc.name)
 		assert.Positive(t, sc.wait, "%s: other libraries let nobody wait", sc.name)
 		found, err := find(sc.name)
 		require.NoError(t, err)

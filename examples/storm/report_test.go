@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/core/pressure"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -36,17 +37,23 @@ func exampleStorms() []*storm {
 		o.size = 2 << 20
 		with = append(with, o)
 	}
-	with = append(with, outcomes(9, refused, "queue_timeout", 15*time.Second)...)
+	for _, o := range outcomes(9, refused, "queue_timeout", 15*time.Second) {
+		o.proper = true
+		with = append(with, o)
+	}
 	with = append(with, outcomes(5, refused, "admission_busy", 0)...)
 	with = append(with, outcomes(1, wrong, "status 500", 0)...)
 	first := &storm{title: "Scenario <bodies>", scenario: scenario{name: "bodies", wait: time.Minute}, length: 10 * time.Second, calls: make([]call, 600), limit: "cgroup (v2) of 256 MiB", bytes: 256 << 20}
 	first.results = append(first.results, result{
 		name: "bare", outcomes: bare, end: "killed: out of memory", died: 3600 * time.Millisecond,
-		peakFlight: 402*1<<20 + 1<<19, peakMemory: 256 << 20,
+		peakFlight: 402*1<<20 + 1<<19, peakMemory: 256 << 20, group: &groupCounts{kills: 1, peak: 256 << 20},
 		samples: &samples{memory: []point{{0, 1 << 20}}, flight: []point{{0, 0}}}, took: 10 * time.Second,
 	}, result{
-		name: "headgate", outcomes: with, end: "exit 0", peakFlight: 8 << 20, took: 12500 * time.Millisecond,
-		samples: &samples{waiting: []point{{0.05, 17}}, budget: 8 << 20, source: "cgroup"},
+		name: "headgate", outcomes: with, end: "exit 0", peakFlight: 8 << 20, took: 12500 * time.Millisecond, group: &groupCounts{},
+		samples: &samples{
+			waiting: []point{{0.05, 17}}, budget: 8 << 20, source: "cgroup",
+			pressed: &pressed{worst: pressure.High, signal: "psi_some", highest: map[string]float64{"psi_some": 42, "oom": 0}},
+		},
 	})
 
 	second := *first

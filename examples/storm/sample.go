@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // period is how often the app is looked at.
@@ -26,6 +27,8 @@ type state struct {
 	budget  int64 // of such bytes, 0 = it has none
 	source  string
 	waiting int // requests that it has not let in yet
+
+	pressure *pressure.Snapshot // nil = it does not say
 }
 
 // ask asks an app for its state, without waiting in a queue of the app.
@@ -40,10 +43,13 @@ func askHeadgate(ctx context.Context, c *client) (state, error) {
 			BudgetSource     string `json:"budget_source"`
 			Waiting          int    `json:"waiting"`
 		} `json:"admission"`
+		Pressure *pressure.Snapshot `json:"pressure"`
 	}
 	err := c.get(ctx, "/headgate/status", &got)
 	adm := got.Admission
-	return state{adm.InflightBytes, adm.MaxInflightBytes, adm.BudgetSource, adm.Waiting}, err
+	s := state{bytes: adm.InflightBytes, budget: adm.MaxInflightBytes, source: adm.BudgetSource, waiting: adm.Waiting}
+	s.pressure = got.Pressure
+	return s, err
 }
 
 // askPeer reads GET /status of the app with another library.
@@ -67,6 +73,34 @@ type samples struct {
 	peakFlight int64 // what the app has said; the client knows its own exactly
 	budget     int64 // the last seen
 	source     string
+	pressed    *pressed // nil = the app does not say
+}
+
+// pressed is how close to its memory limit an app was, as it says.
+type pressed struct {
+	worst  pressure.Severity
+	signal string // that raised it or kept it up, "" while normal
+	// highest is the highest value of each signal that was known, by its name.
+	highest map[string]float64
+}
+
+// see takes what the app said next. p may be nil, and the first time it is.
+func (p *pressed) see(s *pressure.Snapshot) *pressed {
+	if s == nil {
+		return p
+	}
+	if p == nil {
+		p = &pressed{highest: map[string]float64{}}
+	}
+	if s.Severity > p.worst {
+		p.worst, p.signal = s.Severity, s.Signal
+	}
+	for _, sig := range s.Signals {
+		if sig.Value != nil {
+			p.highest[sig.Name] = max(p.highest[sig.Name], *sig.Value)
+		}
+	}
+	return p
 }
 
 // askOutbound reads GET /headgate/inflight: how many calls wait for a slot.
@@ -116,6 +150,7 @@ func watch(ctx context.Context, a *app, c *client, ask ask, back *liveBackEnd) *
 			s.waiting = append(s.waiting, point{t, float64(got.waiting)})
 			s.peakFlight = max(s.peakFlight, got.bytes)
 			s.budget, s.source = got.budget, got.source
+			s.pressed = s.pressed.see(got.pressure)
 		})
 	})
 	wg.Go(func() {

@@ -12,7 +12,7 @@ import (
 type scenario struct {
 	name  string
 	about string
-	// length is how long requests arrive unless -duration says otherwise.
+	// length is how long requests arrive unless -duration says otherwise, 0 = at one moment.
 	length time.Duration
 	// config is the YAML of the app with headgate.
 	config string
@@ -36,7 +36,7 @@ type scenario struct {
 
 // scenarios are all there are, in the order in which -scenario all plays them.
 func scenarios() []scenario {
-	return []scenario{bodies(), retry()}
+	return []scenario{bodies(), memoryStorm(), retry()}
 }
 
 // everything is the name that stands for all scenarios.

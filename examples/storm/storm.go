@@ -37,6 +37,7 @@ type result struct {
 	took       time.Duration
 	end        string
 	died       time.Duration // after so long, by itself; 0 = it did not
+	group      *groupCounts  // what its cgroup counted, nil = it had none
 
 	back *backEndResult // nil = the scenario has none
 }
@@ -188,7 +189,10 @@ func prepare(o options, sc scenario) (*storm, error) {
 	if o.trace == "" {
 		s.length = cmp.Or(o.duration, sc.length)
 		s.calls = sc.plan(plan, s.length)
-		s.title = fmt.Sprintf("Scenario %s: %s, for %v", sc.name, sc.about, s.length)
+		s.title = fmt.Sprintf("Scenario %s: %s", sc.name, sc.about)
+		if s.length > 0 {
+			s.title += fmt.Sprintf(", for %v", s.length)
+		}
 		return s, nil
 	}
 	t, err := openTrace(o.trace)
@@ -270,7 +274,7 @@ func (s *storm) against(ctx context.Context, v variant, o options, p progress, b
 	if r.end, ended = a.end(); !ended.IsZero() {
 		r.died = ended.Sub(begin)
 	}
-	r.peakMemory = a.peakMemory(r.samples.peakMemory)
+	r.peakMemory, r.group = a.peakMemory(r.samples.peakMemory), limit.counts()
 	if r.peakFlight = r.samples.peakFlight; v.ask == nil {
 		_, r.peakFlight = c.flight.read()
 	}

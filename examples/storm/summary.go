@@ -16,6 +16,7 @@ type row struct {
 	wrong    counts
 	refused  counts // by reason
 	lost     counts // by cause
+	proper   counts // of the refused, those that say whether to come back, and when
 
 	peakFlight, budget, peakMemory int64 // 0 = none, or unknown
 
@@ -24,6 +25,9 @@ type row struct {
 
 	all, small latency // of those answered, and of those with small bodies
 	end        string
+
+	group   *groupCounts // nil = there was no cgroup
+	pressed *pressed     // nil = unknown
 
 	back *backEndResult // nil = the scenario has none
 	chat latency        // how long chats waited
@@ -75,11 +79,11 @@ func (c counts) cell() string {
 func summarise(r result) row {
 	w := row{
 		name: r.name, total: len(r.outcomes), end: r.end,
-		wrong: counts{}, refused: counts{}, lost: counts{},
-		peakFlight: r.peakFlight, peakMemory: r.peakMemory, peer: r.peer, limit: r.limit,
+		wrong: counts{}, refused: counts{}, lost: counts{}, proper: counts{},
+		peakFlight: r.peakFlight, peakMemory: r.peakMemory, peer: r.peer, limit: r.limit, group: r.group,
 	}
 	if r.samples != nil {
-		w.budget = r.samples.budget
+		w.budget, w.pressed = r.samples.budget, r.samples.pressed
 	}
 	for _, o := range r.outcomes {
 		switch o.verdict {
@@ -87,6 +91,9 @@ func summarise(r result) row {
 			w.answered++
 		case refused:
 			w.refused[o.why]++
+			if o.proper {
+				w.proper[o.why]++
+			}
 		case wrong:
 			w.wrong[o.why]++
 		case lost:
