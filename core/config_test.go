@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/lanes"
 	"github.com/headgate-go/headgate/core/pressure"
 )
 
@@ -61,6 +62,9 @@ func TestConfigKeys(t *testing.T) {
 			case reflect.TypeFor[*slog.Logger](), reflect.TypeFor[*pressure.Monitor](), reflect.TypeFor[fs.FS]():
 				want = "-"
 			}
+			if f.Type.Kind() == reflect.Func {
+				want = "-"
+			}
 			if got := f.Tag.Get("yaml"); got != want {
 				t.Errorf("%s.%s has the key %q, want %q", path, f.Name, got, want)
 			}
@@ -85,6 +89,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"admission: Exempt[1] is healthz":     func(c *headgate.Config) { c.Admission.Exempt = []string{"/a", "healthz"} },
 		"inflight: MaxInflight is -1":         func(c *headgate.Config) { c.Inflight.MaxInflight = -1 },
 		"pressure: Period is 0s":              func(c *headgate.Config) { c.Pressure.Period = 0 },
+		"lanes: MinLimit is 0":                func(c *headgate.Config) { c.Lanes.MinLimit = 0 },
 		"inflight: SlowWait is 0s":            func(c *headgate.Config) { c.Inflight.SlowWait = 0 },
 		"admission: Factors[0].Times is -0.5": func(c *headgate.Config) { c.Admission.Factors = []admission.Factor{{Route: "/", Times: -0.5}} },
 	} {
@@ -119,6 +124,16 @@ var variables = map[string]struct {
 	"HEADGATE_ADMISSION_MAX_QUEUED_BYTES":   {"1000", func(c headgate.Config) any { return c.Admission.MaxQueuedBytes }, gate.Size(1000)},
 	"HEADGATE_HEAVY_BYTES":                  {"300KB", func(c headgate.Config) any { return c.Admission.HeavyBytes }, gate.Size(300_000)},
 	"HEADGATE_HARD_MAX_BODY_BYTES":          {"2GiB", func(c headgate.Config) any { return c.Admission.HardMaxBodyBytes }, gate.Size(2 << 30)},
+	"HEADGATE_LANES_MODE":                   {"enforce", func(c headgate.Config) any { return c.Lanes.Mode }, gate.Enforce},
+	"HEADGATE_VIRTUAL_LANES":                {"true", func(c headgate.Config) any { return c.Lanes.VirtualLanes }, true},
+	"HEADGATE_LANES_ALGORITHM":              {"aimd", func(c headgate.Config) any { return c.Lanes.Algorithm }, lanes.AIMD},
+	"HEADGATE_LANES_MIN_LIMIT":              {"9", func(c headgate.Config) any { return c.Lanes.MinLimit }, 9},
+	"HEADGATE_LANES_INITIAL_LIMIT":          {"65", func(c headgate.Config) any { return c.Lanes.InitialLimit }, 65},
+	"HEADGATE_LANES_MAX_LIMIT":              {"999", func(c headgate.Config) any { return c.Lanes.MaxLimit }, 999},
+	"HEADGATE_LANES_MAX_QUEUE_COUNT":        {"7", func(c headgate.Config) any { return c.Lanes.MaxQueueCount }, 7},
+	"HEADGATE_LANES_MAX_QUEUE_COST":         {"70", func(c headgate.Config) any { return c.Lanes.MaxQueueCost }, 70},
+	"HEADGATE_LANES_MAX_WAIT":               {"2s", func(c headgate.Config) any { return c.Lanes.MaxWait }, 2 * time.Second},
+	"HEADGATE_LANES_MAX_LANES":              {"10", func(c headgate.Config) any { return c.Lanes.MaxLanes }, 10},
 	"HEADGATE_MAX_INFLIGHT":                 {"6", func(c headgate.Config) any { return c.Inflight.MaxInflight }, 6},
 	"HEADGATE_INFLIGHT_QUEUE_TIMEOUT":       {"2m", func(c headgate.Config) any { return c.Inflight.QueueTimeout }, 2 * time.Minute},
 	"HEADGATE_INFLIGHT_INTERACTIVE_RESERVE": {"2", func(c headgate.Config) any { return c.Inflight.InteractiveReserve }, 2},
@@ -178,6 +193,24 @@ func TestConfigFromEnvAuto(t *testing.T) {
 	}
 }
 
+// Fields that bound each other can be set together, whatever comes first; where one is
+// wrong its variable is named.
+func TestConfigFromEnvTogether(t *testing.T) {
+	e := env{"HEADGATE_LANES_MIN_LIMIT": "2000", "HEADGATE_LANES_INITIAL_LIMIT": "3000", "HEADGATE_LANES_MAX_LIMIT": "4000"}
+	c, err := headgate.ConfigFromEnv(headgate.DefaultConfig(), e.get)
+	if err != nil || c.Lanes.MinLimit != 2000 || c.Lanes.InitialLimit != 3000 || c.Lanes.MaxLimit != 4000 {
+		t.Errorf("%+v, %v", c.Lanes, err)
+	}
+	e["HEADGATE_LANES_MAX_WAIT"] = "-1s"
+	if _, err = headgate.ConfigFromEnv(headgate.DefaultConfig(), e.get); err == nil || !strings.HasPrefix(err.Error(), "HEADGATE_LANES_MAX_WAIT is") {
+		t.Errorf("%v", err)
+	}
+	e["HEADGATE_MAX_INFLIGHT"] = "-1"
+	if _, err = headgate.ConfigFromEnv(headgate.DefaultConfig(), e.get); err == nil {
+		t.Error("two that are wrong are taken")
+	}
+}
+
 // A bad value is an error that names variable and value, whatever else is set, and
 // nothing of the environment is taken.
 func TestConfigFromEnvErrors(t *testing.T) {
@@ -198,6 +231,12 @@ func TestConfigFromEnvErrors(t *testing.T) {
 		{"HEADGATE_HEAVY_BYTES", "0", "HeavyBytes is 0"},
 		{"HEADGATE_HARD_MAX_BODY_BYTES", "null", "whole number of bytes"},
 		{"HEADGATE_HEALTHY_HEADROOM", "-2", "HealthyHeadroom is -2"},
+		{"HEADGATE_LANES_MODE", "on", "want off, shadow or enforce"},
+		{"HEADGATE_LANES_ALGORITHM", "vegas", "want gradient, aimd or fixed"},
+		{"HEADGATE_VIRTUAL_LANES", "maybe", "true or false"},
+		{"HEADGATE_LANES_MIN_LIMIT", "0", "MinLimit is 0"},
+		{"HEADGATE_LANES_MIN_LIMIT", "66", "InitialLimit is 65"},
+		{"HEADGATE_LANES_MAX_WAIT", "-1s", "MaxWait is -1s"},
 		{"HEADGATE_MAX_INFLIGHT", "-1", "MaxInflight is -1"},
 		{"HEADGATE_MAX_INFLIGHT", "six", "want a whole number"},
 		{"HEADGATE_INFLIGHT_QUEUE_TIMEOUT", "-1s", "QueueTimeout is -1s"},

@@ -46,7 +46,7 @@ func ExampleOpen() {
 	if err := hg.Shutdown(context.Background(), nil); err != nil {
 		fmt.Println(err)
 	}
-	// Output: level=INFO msg="headgate is open" admission=enforce max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=15s inflight=off max_inflight=0 inflight_queue_timeout=5m0s
+	// Output: level=INFO msg="headgate is open" admission=enforce max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=15s lanes=shadow virtual_lanes=false inflight=off max_inflight=0 inflight_queue_timeout=5m0s
 }
 
 func ExampleDefaultConfig() {

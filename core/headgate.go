@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/lanes"
 	"github.com/headgate-go/headgate/core/pressure"
 )
 
@@ -19,6 +20,8 @@ type Config struct {
 	// Admission configures byte admission. Its Pressure is Headgate's Memory, whatever
 	// is in the field.
 	Admission admission.Config `yaml:"admission"`
+	// Lanes configures the tenants' lanes. Its Pressure is Memory's, whatever is in the field.
+	Lanes lanes.Config `yaml:"lanes"`
 	// Inflight configures the limiter of outbound calls.
 	Inflight inflight.Config `yaml:"inflight"`
 	// Pressure configures the watch over the process's memory.
@@ -28,16 +31,21 @@ type Config struct {
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// DefaultConfig returns every gate's own defaults: bytes enforce, outbound calls are
-// off until a limit is set.
+// DefaultConfig returns every gate's own defaults: bytes enforce, tenants' lanes keep
+// books of what they would do, outbound calls are off until a limit is set.
 func DefaultConfig() Config {
-	return Config{Admission: admission.DefaultConfig(), Inflight: inflight.DefaultConfig(), Pressure: pressure.DefaultConfig()}
+	return Config{
+		Admission: admission.DefaultConfig(), Lanes: lanes.DefaultConfig(), Inflight: inflight.DefaultConfig(), Pressure: pressure.DefaultConfig(),
+	}
 }
 
 // Validate returns an error that names the first field that is out of range, or
 // nil. Open and Reconfigure call it.
 func (c Config) Validate() error {
 	if err := c.Admission.Validate(); err != nil {
+		return err
+	}
+	if err := c.Lanes.Validate(); err != nil {
 		return err
 	}
 	if err := c.Inflight.Validate(); err != nil {
@@ -50,6 +58,7 @@ func (c Config) Validate() error {
 func (c Config) logging() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Admission.Logger = cmp.Or(c.Admission.Logger, c.Logger)
+	c.Lanes.Logger = cmp.Or(c.Lanes.Logger, c.Logger)
 	c.Inflight.Logger = cmp.Or(c.Inflight.Logger, c.Logger)
 	c.Pressure.Logger = cmp.Or(c.Pressure.Logger, c.Logger)
 	return c
@@ -61,6 +70,8 @@ type Headgate struct {
 	Memory *pressure.Monitor
 	// Bytes admits request bodies.
 	Bytes *admission.Budget
+	// Tenants admits requests in their tenants' lanes, behind Bytes and authentication.
+	Tenants *lanes.Controller
 	// Outbound admits calls to back ends.
 	Outbound *inflight.Limiter
 }
@@ -83,19 +94,29 @@ func Open(c Config) (*Headgate, error) {
 		memory.Close()
 		return nil, err
 	}
-	outbound, err := inflight.New(c.Inflight)
+	c.Lanes.Pressure = memory
+	tenants, err := lanes.New(c.Lanes)
 	if err != nil {
 		bytes.Close()
 		memory.Close()
 		return nil, err
 	}
-	h := &Headgate{Memory: memory, Bytes: bytes, Outbound: outbound}
+	outbound, err := inflight.New(c.Inflight)
+	if err != nil {
+		tenants.Close()
+		bytes.Close()
+		memory.Close()
+		return nil, err
+	}
+	h := &Headgate{Memory: memory, Bytes: bytes, Tenants: tenants, Outbound: outbound}
 	s := bytes.Snapshot()
 	c.Logger.Info("headgate is open",
 		slog.String("admission", s.Mode.String()),
 		slog.String("max_inflight_bytes", gate.Size(s.MaxInflightBytes).String()),
 		slog.String("budget_source", s.BudgetSource),
 		slog.Duration("admission_queue_timeout", c.Admission.QueueTimeout),
+		slog.String("lanes", c.Lanes.Mode.String()),
+		slog.Bool("virtual_lanes", c.Lanes.VirtualLanes),
 		slog.String("inflight", outboundMode(c.Inflight)),
 		slog.Int("max_inflight", c.Inflight.MaxInflight),
 		slog.Duration("inflight_queue_timeout", c.Inflight.QueueTimeout))
@@ -110,36 +131,45 @@ func (h *Headgate) Reconfigure(c Config) error {
 	}
 	c = c.logging()
 	// All have been validated, and nothing else can fail.
-	return errors.Join(h.Memory.Reconfigure(c.Pressure), h.Bytes.Reconfigure(c.Admission), h.Outbound.Reconfigure(c.Inflight))
+	c.Lanes.Pressure = h.Memory
+	return errors.Join(h.Memory.Reconfigure(c.Pressure), h.Bytes.Reconfigure(c.Admission),
+		h.Tenants.Reconfigure(c.Lanes), h.Outbound.Reconfigure(c.Inflight))
 }
 
 // Snapshot is the state of every gate, as JSON under its package's name.
 type Snapshot struct {
 	Admission admission.Snapshot `json:"admission"`
 	Pressure  pressure.Snapshot  `json:"pressure"`
+	Lanes     lanes.Snapshot     `json:"lanes"`
 	Inflight  inflight.Snapshot  `json:"inflight"`
 }
 
 // Snapshot reads the state of every gate. It reads memory only.
 func (h *Headgate) Snapshot() Snapshot {
-	return Snapshot{Admission: h.Bytes.Snapshot(), Inflight: h.Outbound.Snapshot(), Pressure: h.Memory.Snapshot()}
+	return Snapshot{
+		Admission: h.Bytes.Snapshot(), Pressure: h.Memory.Snapshot(), Lanes: h.Tenants.Snapshot(), Inflight: h.Outbound.Snapshot(),
+	}
 }
 
-// Shutdown refuses everyone who waits for bytes and every later request, calls stop
-// (an http.Server's Shutdown, for example; nil = nothing to stop), and waits until
-// every lease of bytes is back; only then it closes Outbound, so that requests that
+// Shutdown refuses everyone who waits for bytes or in a tenant's lane and every later
+// request, calls stop (an http.Server's Shutdown, for example; nil = nothing to stop), and
+// waits until every lease of theirs is back; only then it closes Outbound, so that requests that
 // were admitted can finish, waits for its slots, and ends the watch over the memory. ctx bounds all of it and is
 // handed to stop. The error joins those of stop and of leases that did not come back
 // in time. Calling it again is
 // the same as calling it once, but for stop.
 func (h *Headgate) Shutdown(ctx context.Context, stop func(context.Context) error) error {
 	h.Bytes.Close()
+	h.Tenants.Close()
 	var errs []error
 	if stop != nil {
 		errs = append(errs, stop(ctx))
 	}
 	if err := h.Bytes.Drain(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("admission: leases are still out: %w", err))
+	}
+	if err := h.Tenants.Drain(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("lanes: leases are still out: %w", err))
 	}
 	h.Outbound.Close()
 	if err := h.Outbound.Drain(ctx); err != nil {

@@ -38,6 +38,8 @@ func open(t *testing.T, c headgate.Config) *headgate.Headgate {
 	}
 	t.Cleanup(func() {
 		h.Bytes.Close()
+		h.Tenants.Close()
+		h.Outbound.Close()
 		h.Memory.Close()
 	})
 	return h
@@ -70,9 +72,9 @@ func TestOpenLogsOneLine(t *testing.T) {
 		mode gate.Mode
 		want string
 	}{
-		{gate.Enforce, `level=INFO msg="headgate is open" admission=enforce max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
-		{gate.Shadow, `level=INFO msg="headgate is open" admission=shadow max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
-		{gate.Off, `level=INFO msg="headgate is open" admission=off max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
+		{gate.Enforce, `level=INFO msg="headgate is open" admission=enforce max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s lanes=shadow virtual_lanes=false inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
+		{gate.Shadow, `level=INFO msg="headgate is open" admission=shadow max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s lanes=shadow virtual_lanes=false inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
+		{gate.Off, `level=INFO msg="headgate is open" admission=off max_inflight_bytes=64MiB budget_source=override admission_queue_timeout=3s lanes=shadow virtual_lanes=false inflight=off max_inflight=0 inflight_queue_timeout=5m0s`},
 	} {
 		var log bytes.Buffer
 		conf := headgate.DefaultConfig()
@@ -260,8 +262,8 @@ func TestSnapshotJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 3 || got["admission"] == nil || got["pressure"] == nil || got["inflight"] == nil {
-		t.Fatalf("packages in %s, want admission, pressure and inflight", b)
+	if len(got) != 4 || got["admission"] == nil || got["pressure"] == nil || got["lanes"] == nil || got["inflight"] == nil {
+		t.Fatalf("packages in %s, want admission, pressure, lanes and inflight", b)
 	}
 	if off := map[string]any{"enabled": false}; !reflect.DeepEqual(got["inflight"], off) {
 		t.Errorf("inflight without a limit is %v, want %v", got["inflight"], off)

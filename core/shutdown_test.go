@@ -190,3 +190,43 @@ func TestShutdownClosesOutboundLast(t *testing.T) {
 		}
 	})
 }
+
+// Tenants' lanes are shut down with the bytes: waiters and newcomers are refused at once,
+// what is admitted finishes, and its calls go out until then.
+func TestShutdownTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := small()
+		c.Lanes.Mode, c.Lanes.MinLimit, c.Lanes.InitialLimit = gate.Enforce, 8, 8
+		c.Inflight.MaxInflight = 1
+		h := open(t, c)
+		ask := func() (gate.Lease, error) { return h.Tenants.Acquire(t.Context(), gate.Request{Flow: "a", Cost: 8}) }
+		lease, err := ask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := make(chan error, 1)
+		go func() { _, err := ask(); waiter <- err }()
+		synctest.Wait()
+		done := make(chan error, 1)
+		go func() { done <- h.Shutdown(context.Background(), nil) }()
+		synctest.Wait()
+		if _, err := ask(); !errors.Is(err, gate.ShuttingDown) || !errors.Is(<-waiter, gate.ShuttingDown) {
+			t.Errorf("a newcomer gets %v", err)
+		}
+		slot, err := h.Outbound.Acquire(t.Context(), gate.Request{Lane: "b"})
+		if err != nil {
+			t.Errorf("the call of an admitted request: %v", err)
+		}
+		slot.Release()
+		if len(done) > 0 {
+			t.Error("returned while a lease is out")
+		}
+		lease.Release()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if s := h.Snapshot().Lanes; s.Inflight != 0 || s.QueuedCount != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

@@ -42,6 +42,10 @@ type Holder interface {
 // NewLease returns the lease of generation gen that h holds. Gates call it.
 func NewLease(h Holder, gen uint64) Lease { return Lease{h, gen} }
 
+// Holder returns what NewLease was given, nil for the zero Lease. A gate calls it to know
+// a lease of its own, of which it then asks more than Lease does.
+func (l Lease) Holder() (h Holder, gen uint64) { return l.h, l.gen }
+
 // Release gives back what the lease holds and wakes whom that lets in. Only
 // the first call of all copies does anything.
 func (l Lease) Release() {

@@ -147,3 +147,17 @@ func TestStaleLeaseTouchesNothing(t *testing.T) {
 		t.Errorf("the new lease saw %v, want the one sample of its own context", s)
 	}
 }
+
+// holder is some gate's record.
+type holder struct{ gate.Holder }
+
+// A gate knows its own leases; the zero Lease is nobody's.
+func TestHolder(t *testing.T) {
+	h := holder{}
+	if got, gen := gate.NewLease(h, 7).Holder(); got != h || gen != 7 {
+		t.Errorf("%v of generation %d", got, gen)
+	}
+	if got, gen := (gate.Lease{}).Holder(); got != nil || gen != 0 {
+		t.Errorf("%v of generation %d hold the zero lease", got, gen)
+	}
+}
