@@ -101,6 +101,28 @@ func (e *env) declared(deviation string) {
 	e.Logf("declared: %s; its fallback is asserted", deviation)
 }
 
+// prefetched is the most that a server may have read of a body before its gate is asked.
+const prefetched = 16 << 10
+
+// early is how much of a longer body a client has to send until the gate is asked.
+func (e *env) early() int {
+	if e.Prefetches {
+		return 1000 + prefetched
+	}
+	return 1000
+}
+
+// sendsFirst reports whether a client that asks with Expect is let send before the gate
+// is asked.
+func (e *env) sendsFirst() bool {
+	if e.BuffersBodies {
+		e.declared("BuffersBodies")
+	} else if e.Prefetches {
+		e.declared("Prefetches")
+	}
+	return e.BuffersBodies || e.Prefetches
+}
+
 // goroutines returns the stacks of all goroutines by their ids, without daemons.
 func goroutines(daemons []string) map[string]string {
 	buf := make([]byte, 1<<20)

@@ -43,6 +43,10 @@ type Deviations struct {
 	// gate is told so (Buffered is the body's length), a client that asks with Expect
 	// is let send first, and a body that never ends never reaches the gate.
 	BuffersBodies bool
+	// Prefetches: the server reads the beginning of a body of known length, up to
+	// 16 KiB, before the gate is asked. Then the gate is told so (Buffered is what
+	// lies in memory), and a client that asks with Expect is let send first.
+	Prefetches bool
 	// NoDisconnectSignal: nobody learns that a client has left while its request
 	// waits or runs. Then a waiter leaves at the gate's own bound, a stream when a
 	// write fails.

@@ -175,6 +175,9 @@ func gateIsTold(e *env) {
 			e.declared("BuffersBodies")
 			bytes = 1000
 			equal(e, "buffered", q.Buffered, 1000)
+		} else if e.Prefetches {
+			e.declared("Prefetches")
+			equal(e, "buffered", q.Buffered, length)
 		} else {
 			equal(e, "buffered", q.Buffered, 0)
 		}

@@ -75,7 +75,7 @@ func goneUnread(e *env) {
 		e.declared("BuffersBodies")
 		s.leaveWaiting(call{route: Hold, body: reader(blob(mib)), length: mib}, waits)
 	} else {
-		s.leaveWaiting(call{route: Hold, body: pause(blob(1000), 1000, nil), length: mib}, waits)
+		s.leaveWaiting(call{route: Hold, body: pause(blob(e.early()), e.early(), nil), length: mib}, waits)
 	}
 	told := e.protocol == http2 && !e.NoDisconnectSignal
 	if !told {
@@ -165,7 +165,7 @@ func queueTime(e *env) {
 	}
 	late := s.later(call{
 		route: Echo, length: int64(len(body)),
-		body: pause(body, 1000, sendOn),
+		body: pause(body, e.early(), sendOn),
 	})
 	e.await("the request stands in the queue", func() bool { return g.queued() == 1 })
 	e.pass(wait)

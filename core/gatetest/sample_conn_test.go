@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,22 @@ func (a sample) unread(r *http.Request) bool {
 		return !b.over
 	}
 	return !a.poor && a.hasBody(r)
+}
+
+// prefetch reads the beginning of a body whose length is known, as servers do that hand
+// out the rest as a stream.
+func prefetch(r *http.Request) (*http.Request, int64) {
+	if r.ContentLength <= 0 {
+		return r, 0
+	}
+	p := make([]byte, min(r.ContentLength, 8<<10))
+	n, _ := io.ReadFull(r.Body, p)
+	in := r.WithContext(r.Context())
+	in.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(p[:n]), r.Body), r.Body}
+	return in, int64(n)
 }
 
 // timeouts are the server's.

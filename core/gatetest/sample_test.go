@@ -21,6 +21,7 @@ import (
 type sample struct {
 	bug  string
 	poor bool // it has every deviation that can be declared
+	peek bool // it reads the beginning of a body first
 	kept *leftovers
 	late time.Duration // by which the first requests of an app come to its gate
 }
@@ -109,6 +110,9 @@ func (a sample) middleware(o Options, next http.Handler) http.Handler {
 			if r, buffered, ok = buffer(w, r); !ok {
 				return
 			}
+		}
+		if a.peek {
+			r, buffered = prefetch(r)
 		}
 		q := a.request(o, r)
 		q.Buffered = buffered

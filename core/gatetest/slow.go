@@ -27,7 +27,7 @@ func slowSender(e *env) {
 		o.ReadTimeout = e.short(200 * time.Millisecond)
 	}
 	s := e.start(o)
-	slow := s.later(call{route: Echo, body: pause(blob(1000), 1000, nil), length: 8 * mib})
+	slow := s.later(call{route: Echo, body: pause(blob(e.early()), e.early(), nil), length: 8 * mib})
 	if e.BuffersBodies {
 		e.declared("BuffersBodies: the server's own ReadTimeout ends it, and it never holds a byte")
 		<-slow

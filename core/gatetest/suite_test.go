@@ -17,6 +17,11 @@ func TestDeclaredDeviationsPass(t *testing.T) {
 	Run(t, sample{poor: true}.adapter())
 }
 
+// An adapter whose server reads the beginning of bodies first passes when it says so.
+func TestDeclaredPrefetchPasses(t *testing.T) {
+	Run(t, sample{peek: true}.adapter())
+}
+
 // Where requests come late to the gate and the suite late to what it waits for, all
 // cases pass: none of them takes a slow machine for a wrong adapter.
 func TestSlowMachinePasses(t *testing.T) {
@@ -58,5 +63,6 @@ func (a sample) adapter() Adapter {
 	for v, i := reflect.ValueOf(&all.Deviations).Elem(), 0; i < v.NumField(); i++ {
 		v.Field(i).SetBool(a.poor)
 	}
+	all.Deviations.Prefetches = a.poor || a.peek
 	return all
 }

@@ -98,6 +98,8 @@ func lingerBounded(e *env) {
 		lyingLength(e)
 		return
 	}
+	more := e.early() - 1000
+	length := "Content-Length: " + strconv.Itoa(4096+more)
 	rej := refusal(gate.SlowBody, nil)
 	withFail := func(c *script) { c.failed.Store(rej) }
 	var conns []*rawConn
@@ -105,12 +107,12 @@ func lingerBounded(e *env) {
 		e.start(Options{Gate: e.slots(0, 0)}), e.start(Options{Gate: e.slots(1, 0)}, withFail),
 	} {
 		conns = append(conns, s.dial())
-		conns[len(conns)-1].say("POST "+string(Fail), "Content-Length: 4096", argHeader+": unread")
+		conns[len(conns)-1].say("POST "+string(Fail), length, argHeader+": unread")
 	}
 	admitted := e.start(Options{Gate: e.slots(1, 0)}).dial()
-	admitted.say("POST "+string(Ignore), "Content-Length: 4096")
+	admitted.say("POST "+string(Ignore), length)
 	for _, c := range append(conns, admitted) {
-		c.write(strings.Repeat("x", 44))
+		c.write(strings.Repeat("x", 44+more))
 	}
 	for _, c := range conns {
 		a := c.answer()
@@ -194,7 +196,7 @@ func lyingLength(e *env) {
 		seen := s.seen(Echo)
 		c := s.dial()
 		c.say("POST "+string(Echo), framing)
-		c.write("400\r\n" + strings.Repeat("x", 1000)) // within a chunk, if there are any
+		c.write("8000\r\n" + strings.Repeat("x", e.early())) // within a chunk, if there are any
 		if e.BuffersBodies {
 			e.await("the server reads", func() bool { return s.listener.in.Load() > 1000 })
 			equal(e, "bytes in flight", b.Snapshot().InflightBytes, 0)
@@ -256,7 +258,7 @@ func connectionLost(e *env) {
 	defer leave()
 	calls := []call{
 		{route: Watch}, {route: Watch, body: reader(blob(1000))}, {route: Flood}, {route: Flood},
-		{route: Echo, body: pause(blob(1000), 1000, nil), length: mib / 2}, {route: Hold, body: pause(blob(1000), 1000, nil), length: 2 * mib},
+		{route: Echo, body: pause(blob(e.early()), e.early(), nil), length: mib / 2}, {route: Hold, body: pause(blob(e.early()), e.early(), nil), length: 2 * mib},
 	}
 	if e.BuffersBodies {
 		e.declared("BuffersBodies") // what is sent to the end only gets to the gate

@@ -1,0 +1,270 @@
+package fibergate_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	fiberrecover "github.com/gofiber/fiber/v2/middleware/recover"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	fibergate "github.com/headgate-go/headgate/adapters/fiber"
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// A lease, a class and a flow are in c.UserContext(), and in what is started with it.
+func TestContext(t *testing.T) {
+	g := &slots{limit: 1}
+	a := app(func(c *fiber.Ctx) error {
+		_, held := gate.LeaseOf(fibergate.Context(c), g)
+		assert.True(t, held)
+		assert.Equal(t, gate.Bulk, gate.Request{}.In(fibergate.Context(c)).Class)
+		assert.Panics(t, func() { fibergate.SetClass(c, 99) })
+		return ok(c)
+	}, before(func(c *fiber.Ctx) { fibergate.SetClass(c, gate.Bulk) }), fibergate.New(fibergate.Config{Gate: g}))
+	assert.Equal(t, http.StatusOK, get(t, a, "/").StatusCode)
+	assert.Equal(t, gate.Bulk, g.requests()[0].Class)
+	assert.Zero(t, g.inUse())
+}
+
+// T04: a handler that sends its request through the app again holds one slot of the
+// gate that admitted it, and one of a gate that only the second pass meets.
+func TestT04DispatchedAgain(t *testing.T) {
+	whole, other := &slots{limit: 1}, &slots{limit: 1}
+	a := fiber.New(streaming())
+	a.Use(fibergate.New(fibergate.Config{Gate: whole}))
+	a.Post("/start", func(c *fiber.Ctx) error {
+		c.Path("/end")
+		err := c.RestartRouting()
+		assert.Equal(t, 1, whole.inUse())
+		assert.Zero(t, other.inUse())
+		return err
+	})
+	a.Post("/end", fibergate.New(fibergate.Config{Gate: other}), func(c *fiber.Ctx) error {
+		assert.Equal(t, 1, other.inUse())
+		body, err := io.ReadAll(fibergate.Body(c))
+		if err != nil {
+			return err
+		}
+		return c.Send(body)
+	})
+	addr := serve(t, a)
+	for range 3 {
+		c := dial(t, addr)
+		c.say(head("POST /start", "Content-Length: 4") + "body")
+		assert.Equal(t, "body", c.answer().text)
+	}
+	eventually(t, func() bool { return whole.inUse() == 0 }, "a slot leaked")
+	assert.Len(t, whole.requests(), 3)
+	assert.Len(t, other.requests(), 3)
+}
+
+// A middleware in front that tries again what is behind it asks the gate anew, and the
+// handler goes on reading where the first try has stopped.
+func TestTriedAgain(t *testing.T) {
+	g := &slots{limit: 1}
+	a := fiber.New(streaming())
+	tries := 0
+	a.Use(func(c *fiber.Ctx) error {
+		if tries++; tries > 1 {
+			return c.Next()
+		}
+		if err := c.Next(); err != nil {
+			return err
+		}
+		for range 2 {
+			if err := c.RestartRouting(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	a.Use(fibergate.New(fibergate.Config{Gate: g}))
+	var read []string
+	a.Post("/", func(c *fiber.Ctx) error {
+		p := make([]byte, 3000)
+		n, err := io.ReadFull(fibergate.Body(c), p)
+		read = append(read, fmt.Sprint(n, " ", err == nil))
+		return ok(c)
+	})
+	assert.Equal(t, "ok", post(t, serve(t, a), 8000).text)
+	assert.Equal(t, []string{"3000 true", "3000 true", "2000 false"}, read)
+	eventually(t, func() bool { return g.inUse() == 0 }, "a slot leaked")
+	assert.Len(t, g.requests(), len(read))
+}
+
+// H3: contexts are used again by the app; no answer holds anything of another's.
+func TestH3MixedRequests(t *testing.T) {
+	for _, config := range []fiber.Config{streaming(), {DisableStartupMessage: true}} {
+		g, small := &slots{limit: 2}, &slots{limit: 1}
+		a := fiber.New(config)
+		a.Use(fiberrecover.New(), fibergate.New(fibergate.Config{Gate: g}))
+		a.Post("/:id", func(c *fiber.Ctx) error {
+			if err := fibergate.Acquire(c, small, gate.Request{}); err != nil {
+				return err
+			}
+			defer fibergate.Release(c, small)
+			body, err := io.ReadAll(fibergate.Body(c))
+			if strings.HasSuffix(c.Params("id"), "0") {
+				panic(fiber.NewError(http.StatusTeapot, c.Params("id")))
+			}
+			if err != nil {
+				return err
+			}
+			return c.SendString(fmt.Sprintf("%s %s", c.Params("id"), body))
+		})
+		addr := serve(t, a)
+		var wg sync.WaitGroup
+		for client := range 8 {
+			c := dial(t, addr)
+			wg.Go(func() {
+				for i := range 300 {
+					id := fmt.Sprintf("%d-%d", client, i)
+					c.say(head("POST /"+id, fmt.Sprint("Content-Length: ", len(id))) + id)
+					switch r := c.answer(); r.StatusCode {
+					case http.StatusOK:
+						assert.Equal(t, id+" "+id, r.text)
+					case http.StatusTeapot:
+						assert.Contains(t, r.text, id)
+					default:
+						assert.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
+						assert.Contains(t, r.text, `"code":"queue_full"`)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		eventually(t, func() bool { return g.inUse()+small.inUse() == 0 }, "slots leaked")
+	}
+}
+
+// Acquire fills what the caller left open, holds one lease, and changes nothing when it
+// is refused; its error is the gate's. What the handler forgets, the end of the request
+// releases.
+func TestAcquire(t *testing.T) {
+	g, forgotten := &slots{limit: 1}, &slots{limit: 1}
+	a := fiber.New(streaming())
+	a.Post("/pot/:id", func(c *fiber.Ctx) error {
+		require.NoError(t, fibergate.Acquire(c, g, gate.Request{Flow: "tenant"}))
+		held := c.UserContext()
+		require.NoError(t, fibergate.Acquire(c, g, gate.Request{}), "it is admitted already")
+		assert.Equal(t, held, c.UserContext())
+
+		full := &slots{}
+		err := fibergate.Acquire(c, full, gate.Request{})
+		assert.Equal(t, refusal(gate.QueueFull), err)
+		assert.Equal(t, held, c.UserContext())
+		fibergate.Release(c, full) // nothing is held: nothing happens
+		assert.Equal(t, 1, g.inUse())
+		fibergate.Release(c, g)
+		fibergate.Release(c, g)
+		assert.Zero(t, g.inUse())
+		return fibergate.Acquire(c, forgotten, gate.Request{})
+	})
+	c := dial(t, serve(t, a))
+	c.say(head("POST /pot/1", "Content-Length: 4") + "body")
+	assert.Equal(t, http.StatusOK, c.answer().StatusCode)
+	require.Len(t, g.requests(), 1)
+	assert.Equal(t, gate.Request{
+		Flow: "tenant", Weight: 1, Class: gate.Default, Bytes: 4, Buffered: 4, Method: "POST", Route: "/pot/:id", Path: "/pot/1",
+	}, g.requests()[0])
+	eventually(t, func() bool { return forgotten.inUse() == 0 }, "a forgotten lease stayed")
+}
+
+// T10: whatever ends the handler releases once, and passes through.
+func TestT10EveryEndReleases(t *testing.T) {
+	for _, end := range []any{"boom", http.ErrAbortHandler, nil} {
+		g := &slots{limit: 1}
+		var caught any
+		a := app(func(c *fiber.Ctx) error {
+			c.Context().SetBodyStream(strings.NewReader("never sent"), -1)
+			if end == nil {
+				runtime.Goexit()
+			}
+			panic(end)
+		}, func(c *fiber.Ctx) error {
+			defer func() { caught = recover() }()
+			return c.Next()
+		}, fibergate.New(fibergate.Config{Gate: g}))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = a.Test(httptest.NewRequest(http.MethodGet, "/", http.NoBody), 200) //nolint:bodyclose // there is none
+		}()
+		<-done
+		assert.Equal(t, end, caught)
+		assert.Zero(t, g.inUse())
+	}
+}
+
+// T41: a net/http limiter behind Fiber's adaptor has let go when the handler runs.
+func TestT41HTTPMiddlewareHoldsNothing(t *testing.T) {
+	held, during := 0, -1
+	limiter := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			held++
+			defer func() { held-- }()
+			next.ServeHTTP(w, r)
+		})
+	}
+	get(t, app(func(c *fiber.Ctx) error { during = held; return ok(c) }, adaptor.HTTPMiddleware(limiter)), "/")
+	assert.Zero(t, during)
+}
+
+// F4: what stands behind the gate may turn the request away.
+func TestF4TurnedAway(t *testing.T) {
+	g := &slots{limit: 1}
+	a := app(unreached(t), fibergate.New(fibergate.Config{Gate: g}), func(*fiber.Ctx) error { return fiber.ErrTeapot })
+	for range 3 {
+		assert.Equal(t, http.StatusTeapot, get(t, a, "/").StatusCode)
+		assert.Zero(t, g.inUse())
+	}
+}
+
+// In buffered mode a gate is told what lies in memory, and Body reads that, under the
+// lease, as often as it is asked for.
+func TestBuffered(t *testing.T) {
+	g := &slots{limit: 1}
+	a := fiber.New(fiber.Config{DisableStartupMessage: true})
+	a.Use(fibergate.New(fibergate.Config{Gate: g}))
+	a.Post("/", func(c *fiber.Ctx) error {
+		first, err := io.ReadAll(io.LimitReader(fibergate.Body(c), 4))
+		if err != nil {
+			return err
+		}
+		rest, err := io.ReadAll(fibergate.Body(c))
+		if err != nil {
+			return err
+		}
+		return c.SendString(fmt.Sprint(string(first), len(rest), len(c.Body())))
+	})
+	addr := serve(t, a)
+	for _, r := range []io.Reader{strings.NewReader("body and more"), io.MultiReader(strings.NewReader("body and more"))} {
+		assert.Equal(t, "body9 13", postBody(t, addr, "text/plain", r).text)
+	}
+	for _, q := range g.requests() {
+		assert.EqualValues(t, 13, q.Bytes)
+		assert.EqualValues(t, 13, q.Buffered)
+	}
+	assert.Equal(t, 2, g.bodies)
+}
+
+// A wait does not end with a context of the app's that ends later.
+func TestKeptContext(t *testing.T) {
+	var kept context.Context
+	g := &slots{limit: 1}
+	a := app(func(c *fiber.Ctx) error { kept = fibergate.Context(c); return ok(c) }, fibergate.New(fibergate.Config{Gate: g}))
+	get(t, a, "/")
+	require.NoError(t, kept.Err())
+	_, held := gate.LeaseOf(kept, g)
+	assert.False(t, held)
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package prebody_test
+
+const raceEnabled = true

@@ -1,0 +1,5 @@
+//go:build race
+
+package fibergate_test
+
+const raceEnabled = true

@@ -1,0 +1,53 @@
+package gingate_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/require"
+
+	gingate "github.com/headgate-go/headgate/adapters/gin"
+	"github.com/headgate-go/headgate/core/admission"
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// I7: the hook also sees that the gate has cut a body that it had admitted, and a gate that
+// has not is silent.
+func TestOnDecisionOfACutBody(t *testing.T) {
+	c := admission.DefaultConfig()
+	c.MaxInflightBytes, c.HardMaxBodyBytes = 8<<20, 1<<20
+	outer, err := admission.New(c)
+	require.NoError(t, err)
+	defer outer.Close()
+	var seen []error
+	hook := func(d gingate.Decision) { seen = append(seen, d.Err) }
+	inner := false
+	silent := gingate.WithConfig(gingate.Config{Gate: &slots{limit: 1}, OnDecision: func(d gingate.Decision) { inner = inner || d.Err != nil }})
+	a := app(func(c *gin.Context) {
+		if _, err := io.Copy(io.Discard, c.Request.Body); !gingate.Refuse(c, err) {
+			c.Status(http.StatusOK)
+		}
+	}, gingate.WithConfig(gingate.Config{Gate: outer, OnDecision: hook}), silent)
+	for size, cut := range map[int]bool{1 << 10: false, 2 << 20: true} {
+		seen, inner = nil, false
+		r := httptest.NewRequest(http.MethodPost, "http://app/", io.MultiReader(strings.NewReader(strings.Repeat("x", size))))
+		r.ContentLength = -1
+		rec := httptest.NewRecorder()
+		a.ServeHTTP(rec, r)
+		status := rec.Code
+		require.Equal(t, cut, status == http.StatusRequestEntityTooLarge)
+		require.False(t, inner)
+		require.NoError(t, seen[0])
+		if !cut {
+			require.Len(t, seen, 1)
+			continue
+		}
+		require.Len(t, seen, 2)
+		require.ErrorIs(t, seen[1], gate.PayloadTooLarge)
+	}
+	require.Zero(t, outer.Snapshot().InflightBytes)
+}

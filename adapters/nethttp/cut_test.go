@@ -1,0 +1,51 @@
+package httpgate_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	httpgate "github.com/headgate-go/headgate/adapters/nethttp"
+	"github.com/headgate-go/headgate/core/admission"
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// I7: the hook also sees that the gate has cut a body that it had admitted, and a gate that
+// has not is silent.
+func TestOnDecisionOfACutBody(t *testing.T) {
+	c := admission.DefaultConfig()
+	c.MaxInflightBytes, c.HardMaxBodyBytes = 8<<20, 1<<20
+	outer, err := admission.New(c)
+	require.NoError(t, err)
+	defer outer.Close()
+	var seen []error
+	hook := func(d httpgate.Decision) { seen = append(seen, d.Err) }
+	inner := false
+	silent := httpgate.WithConfig(httpgate.Config{Gate: &slots{limit: 1}, OnDecision: func(d httpgate.Decision) { inner = inner || d.Err != nil }})
+	a := httpgate.WithConfig(httpgate.Config{Gate: outer, OnDecision: hook})(silent(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		httpgate.Refuse(w, r, err)
+	})))
+	for size, cut := range map[int]bool{1 << 10: false, 2 << 20: true} {
+		seen, inner = nil, false
+		r := httptest.NewRequest(http.MethodPost, "http://app/", io.MultiReader(strings.NewReader(strings.Repeat("x", size))))
+		r.ContentLength = -1
+		rec := httptest.NewRecorder()
+		a.ServeHTTP(rec, r)
+		status := rec.Code
+		require.Equal(t, cut, status == http.StatusRequestEntityTooLarge)
+		require.False(t, inner)
+		require.NoError(t, seen[0])
+		if !cut {
+			require.Len(t, seen, 1)
+			continue
+		}
+		require.Len(t, seen, 2)
+		require.ErrorIs(t, seen[1], gate.PayloadTooLarge)
+	}
+	require.Zero(t, outer.Snapshot().InflightBytes)
+}
