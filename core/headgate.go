@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
@@ -175,9 +176,35 @@ func (h *Headgate) Shutdown(ctx context.Context, stop func(context.Context) erro
 	if err := h.Outbound.Drain(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("inflight: slots are still held: %w", err))
 	}
-	h.Memory.Close()
+	if err := h.closeMemory(ctx); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
+
+// closeMemory ends the watch over the memory. Where that waits for a sample that waits for
+// the file system, or for a collection, it goes on by itself when ctx has ended.
+func (h *Headgate) closeMemory(ctx context.Context) error {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		h.Memory.Close()
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-closed:
+		return nil
+	case <-time.After(atLeast): // ctx may have ended long before
+		return fmt.Errorf("pressure: the last sample is still being taken: %w", ctx.Err())
+	}
+}
+
+// atLeast is what closing the memory's watch may take however late it is.
+const atLeast = 100 * time.Millisecond
 
 // outboundMode is what the log calls the mode of the outbound limiter.
 func outboundMode(c inflight.Config) string {

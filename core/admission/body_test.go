@@ -285,9 +285,9 @@ func TestGrowthUnderContention(t *testing.T) {
 				t.Errorf("ended after %d with %v", e.n, e.err)
 			}
 		}
-		synctest.Wait() // for the last release
-		if whole < 8 || busy == 0 {
-			t.Errorf("%d whole, %d busy, want at least the 8 that fit, and some refused", whole, busy)
+		synctest.Wait()              // for the last release
+		if whole == 0 || busy == 0 { // of those that grow side by side the last one always can
+			t.Errorf("%d whole, %d busy, want some of both", whole, busy)
 		}
 	})
 }

@@ -190,7 +190,7 @@ func scale(n int64, factor float64) int64 {
 //
 // The error is a *[gate.Rejection] with one of the reasons payload_too_large,
 // body_exceeds_budget, admission_busy, queue_timeout, deadline, displaced,
-// shutting_down, or canceled when the caller's context was canceled.
+// resource_pressure, shutting_down, or canceled when the caller's context was canceled.
 func (b *Budget) Acquire(ctx context.Context, r gate.Request) (gate.Lease, error) {
 	s := b.set.Load()
 	if r.Bytes < 0 || r.Bytes > s.plain || s.exempt != nil && s.exempt[r.Path] {

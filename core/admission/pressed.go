@@ -16,6 +16,7 @@ const (
 	// takes some samples to fall.
 	recovery = 5 * time.Second
 
+	closedAdvice  = "this process is shutting down: another one may serve the request"
 	pressedAdvice = "the process is close to its memory limit: send the body again later, raise the limit, or lower MaxInflightBytes"
 )
 
@@ -25,8 +26,14 @@ func (b *Budget) press(s pressure.Severity) {
 	b.Refresh()
 }
 
-// seen is the severity as last told.
-func (b *Budget) seen() pressure.Severity { return pressure.Severity(b.severity.Load()) }
+// seen is the severity to go by: that of the monitor, which tells nobody when it is closed,
+// else the one that was put in force.
+func (b *Budget) seen() pressure.Severity {
+	if b.pressure != nil {
+		return b.pressure.Severity()
+	}
+	return pressure.Severity(b.severity.Load())
+}
 
 // sheds reports whether bodies of a class are refused whether or not there is room.
 func (s *settings) sheds(class int) bool { return class == heavy && s.severity == pressure.Critical }
@@ -41,9 +48,12 @@ func (s *settings) wait() time.Duration {
 
 // pressed is the rejection of a body for which it is not asked whether there is room.
 func (b *Budget) pressed(ctx context.Context, class int, cost int64) *gate.Rejection {
-	res := waitq.Result{Outcome: waitq.Shed}
-	if ctx.Err() != nil { // who has left is told so
+	res, advice := waitq.Result{Outcome: waitq.Shed}, pressedAdvice
+	switch { // who has left is told so, and who came too late, too
+	case ctx.Err() != nil:
 		res.Outcome = waitq.Canceled
+	case b.closed.Load():
+		res.Outcome, advice = waitq.Closed, closedAdvice
 	}
-	return b.shed(ctx, res, &gate.Rejection{Advice: pressedAdvice}, class, cost)
+	return b.shed(ctx, res, &gate.Rejection{Advice: advice}, class, cost)
 }

@@ -175,7 +175,7 @@ func TestSeverityUnderLoad(t *testing.T) {
 					if err == nil && n >= 256*kib && before == pressure.Critical {
 						t.Error("a heavy body is admitted")
 					}
-					time.Sleep(time.Duration(1 + r.IntN(int(100*time.Millisecond))))
+					time.Sleep(1 + time.Duration(r.Int64N(int64(100*time.Millisecond))))
 					l.Release()
 				}
 			})
@@ -189,7 +189,7 @@ func TestSeverityUnderLoad(t *testing.T) {
 			if err := b.Reconfigure(c); err != nil || b.Snapshot().PressureSeverity != s {
 				t.Errorf("%v, severity %s after a reload at %s", err, b.Snapshot().PressureSeverity, s)
 			}
-			time.Sleep(time.Duration(1 + r.IntN(int(3*time.Second))))
+			time.Sleep(1 + time.Duration(r.Int64N(int64(3*time.Second))))
 		}
 		wg.Wait()
 		b.press(pressure.Normal)

@@ -31,8 +31,9 @@ func (b *Budget) Refresh() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.set.Load()
-	if ceiling.Bytes == 0 && now.ceiling.Bytes != 0 {
-		ceiling = now.ceiling // a file that cannot be read for once changes nothing
+	unread := ceiling.Reason != "" && ceiling.Reason != now.ceiling.Reason
+	if now.ceiling.Bytes != 0 && (ceiling.Bytes == 0 || unread && ceiling.Bytes > now.ceiling.Bytes) {
+		ceiling = now.ceiling // a file that cannot be read for once opens nothing
 	}
 	b.applyLocked(derive(now.Config, ceiling, b.heap.Load(), b.seen()))
 }

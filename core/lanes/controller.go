@@ -31,7 +31,8 @@ type Controller struct {
 	secret  []byte       // of lane ids
 	epoch   time.Time
 	log     *shedlog.Log
-	unwatch func() // ends what Config.Pressure tells
+	monitor *pressure.Monitor // nil = none
+	unwatch func()            // ends what it tells
 
 	lanes      table
 	sheds      sheds
@@ -39,7 +40,7 @@ type Controller struct {
 	would      struct{ admit, queue, refuse atomic.Int64 }
 	probes     struct{ asked, skipped, would, errors atomic.Int64 }
 	timed      atomic.Int64  // requests timed in this window
-	severity   atomic.Uint32 // a pressure.Severity
+	severity   atomic.Uint32 // a pressure.Severity, as last told
 	limit      atomic.Int64  // the law's
 
 	mu       sync.Mutex // guards what follows and serialises changes of set
@@ -60,7 +61,7 @@ func New(c Config) (*Controller, error) {
 		return nil, err
 	}
 	s := derive(c)
-	t := &Controller{epoch: time.Now(), secret: secret, log: shedlog.New(c.Logger), unwatch: func() {}}
+	t := &Controller{epoch: time.Now(), secret: secret, monitor: c.Pressure, log: shedlog.New(c.Logger), unwatch: func() {}}
 	t.set.Store(s)
 	t.law = newLaw(s.law(), randv2.Float64)
 	t.q = waitq.New(s.queue(t.law.limit))

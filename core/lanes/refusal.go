@@ -8,7 +8,6 @@ import (
 
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/internal/waitq"
-	"github.com/headgate-go/headgate/core/pressure"
 )
 
 const (
@@ -57,7 +56,7 @@ func (c *Controller) shed(r *gate.Rejection) *gate.Rejection {
 		return []slog.Attr{
 			slog.Int64("inflight_cost", q.InUse), slog.Int("queued_count", waiting), slog.Int64("queued_cost", q.Queued),
 			slog.Float64("oldest_wait_s", q.OldestWait.Seconds()),
-			slog.String("pressure_severity", pressure.Severity(c.severity.Load()).String()),
+			slog.String("pressure_severity", c.seen().String()),
 		}
 	})
 	return r

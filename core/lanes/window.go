@@ -109,6 +109,15 @@ func (c *Controller) pressed(s pressure.Severity) {
 	}
 }
 
+// seen is the severity to go by: that of the monitor, which tells nobody when it is closed,
+// else the one that was told.
+func (c *Controller) seen() pressure.Severity {
+	if c.monitor != nil {
+		return c.monitor.Severity()
+	}
+	return pressure.Severity(c.severity.Load())
+}
+
 // wake sets the timer, if it is not set.
 func (c *Controller) wake() {
 	c.mu.Lock()
@@ -132,7 +141,7 @@ func (c *Controller) wakeLocked() {
 
 // tick ends a window. It runs on the timer's own goroutine.
 func (c *Controller) tick() {
-	severity := pressure.Severity(c.severity.Load())
+	severity := c.seen()
 	now, inUse, waiting := c.now(), c.q.InUse(), c.q.Waiting()
 	c.mu.Lock()
 	defer c.mu.Unlock()

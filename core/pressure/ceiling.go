@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 )
 
@@ -112,6 +113,16 @@ func (n *notes) addf(format string, args ...any) {
 		return
 	}
 	n.said = append(n.said, fmt.Errorf(format, args...).Error())
+}
+
+// within reports whether n tells nothing that other does not.
+func (n *notes) within(other *notes) bool {
+	for _, s := range n.said {
+		if !slices.Contains(other.said, s) {
+			return false
+		}
+	}
+	return n.more <= other.more
 }
 
 func (n *notes) String() string {

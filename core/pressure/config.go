@@ -41,7 +41,7 @@ type Config struct {
 	// 1m. 0 = at once.
 	NotReadyAfter time.Duration `yaml:"not_ready_after"`
 	// Logger gets one line for each change of severity, and one for each signal that
-	// is not available. Default nil: no log.
+	// is not available: a warning where it is there and cannot be used. Default nil: no log.
 	Logger *slog.Logger `yaml:"-"`
 	// Root is what stands for "/", to try other machines in tests. Default nil: the
 	// real one.

@@ -76,7 +76,8 @@
 //
 // What cannot be read, or makes no sense, is unknown, with a reason, and never 0. An
 // unknown signal neither raises the severity nor keeps it up, and the others go on; it gets
-// one line in the log. On other systems than Linux what needs its files is unknown.
+// one line in the log, a warning where it is there and cannot be used. On other systems than
+// Linux what needs its files is unknown.
 //
 // From a cause to [Severity] it takes the kernel's or the runtime's own delay, then up to two
 // periods up and one down. avg10 is an average over some 10 s: it needs about 7 s for half

@@ -152,7 +152,7 @@ func testFixture(t *testing.T, w *host, want expect) {
 	}
 }
 
-// A29, K16, B7, B30: whatever one file of any tree comes to hold, no request is shed for it,
+// B7, B30: whatever one file of any tree comes to hold, no request is shed for it,
 // nothing crashes, what does not need the file reads as before, and it is told once.
 func TestOneBadFile(t *testing.T) {
 	bad := map[string]string{

@@ -69,27 +69,38 @@ type gcWindow struct {
 
 type gcPoint struct {
 	at      time.Time
-	seconds float64
+	seconds float64 // of the collector
+	could   float64 // of all processors
+	procs   int64
 }
 
 // gcSamples is over how many samples the share is taken.
 const gcSamples = 3
 
-// add takes a sample and returns the share of the CPU time of so many processors since the
-// oldest of the window. False until there are two samples.
+// rounding is how much less a counter may read, in seconds, that has not moved: it is the
+// difference of two large ones.
+const rounding = 1e-6
+
+// add takes a sample and returns the share of the CPU time since the oldest of the window.
+// How many processors there are may change; between two samples it was the larger number.
+// False until there are two samples.
 func (w *gcWindow) add(now time.Time, seconds float64, procs int64) (share float64, ok bool) {
-	if w.n > 0 && seconds < w.points[0].seconds {
+	next, last := gcPoint{at: now, seconds: seconds, procs: procs}, w.points[0]
+	if seconds < last.seconds-rounding {
 		w.n = 0
 	}
+	if w.n > 0 {
+		next.could = last.could + float64(max(procs, last.procs))*now.Sub(last.at).Seconds()
+	}
 	copy(w.points[1:], w.points[:])
-	w.points[0] = gcPoint{now, seconds}
+	w.points[0] = next
 	w.n = min(w.n+1, len(w.points))
 	oldest := w.points[w.n-1]
-	wall := now.Sub(oldest.at).Seconds()
-	if wall <= 0 || procs <= 0 {
+	could := next.could - oldest.could
+	if could <= 0 || procs <= 0 {
 		return 0, false
 	}
-	return min((seconds-oldest.seconds)/(float64(procs)*wall), 1), true
+	return min(max(seconds-oldest.seconds, 0)/could, 1), true
 }
 
 // spiralFloor is the part of the limit from which on the live heap can make the runtime

@@ -42,22 +42,32 @@ func (m *Monitor) logChange(c *Config, s *sample, last Severity, lasted time.Dur
 	c.Logger.LogAttrs(context.Background(), level, "memory pressure changed", attrs...)
 }
 
-// logMissing writes a line for the signals that are unknown for the first time: one for those that are so
-// for the same reason.
+// logMissing writes a line for the signals that are unknown for the first time, or known of
+// some levels of the cgroup only: one for those that are so for the same reason. It is a warning
+// where something is there that cannot be used.
 func (m *Monitor) logMissing(log *slog.Logger, s *sample) {
 	for id := range signals {
 		r := &s.readings[id]
-		if r.known || r.quiet || m.logged[id] {
+		if !r.lacks() || m.logged[id] {
 			continue
 		}
 		var names []string
 		for other := id; other < signals; other++ {
-			if o := &s.readings[other]; !o.known && !o.quiet && !m.logged[other] && o.reason == r.reason {
+			if o := &s.readings[other]; o.lacks() && !m.logged[other] && o.reason == r.reason && o.known == r.known {
 				m.logged[other] = true
 				names = append(names, other.String())
 			}
 		}
-		log.LogAttrs(context.Background(), slog.LevelInfo, "memory pressure signal is not available",
-			slog.String("signal", strings.Join(names, ",")), slog.String("reason", r.reason))
+		level, text := slog.LevelInfo, "memory pressure signal is not available"
+		if r.trouble {
+			level = slog.LevelWarn
+		}
+		if r.known {
+			text = "memory pressure signal is not complete"
+		}
+		log.LogAttrs(context.Background(), level, text, slog.String("signal", strings.Join(names, ",")), slog.String("reason", r.reason))
 	}
 }
+
+// lacks reports whether there is something to be said about what the reading lacks.
+func (r *reading) lacks() bool { return !r.known && !r.quiet || r.known && r.trouble }

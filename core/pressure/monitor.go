@@ -189,6 +189,9 @@ func (m *Monitor) run() {
 			if p := m.config.Load().Period; p != period {
 				period = p
 				t.Reset(period)
+				if time.Since(m.state.Load().at) >= period {
+					m.sample() // else a period that changes all the time would put it off for ever
+				}
 			}
 		case freed := <-m.collected:
 			m.pace.done(freed)

@@ -186,8 +186,8 @@ func TestOffIsNotMissing(t *testing.T) {
 	})
 }
 
-// K16: one line for a signal that is missing, whether it comes and goes or stays away.
-func TestK16MissingIsToldOnce(t *testing.T) {
+// B7, B10: one line for a signal that is missing, whether it comes and goes or stays away.
+func TestB10MissingIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHost()
 		var log logBuffer
@@ -198,7 +198,7 @@ func TestK16MissingIsToldOnce(t *testing.T) {
 			w.full(100)
 			after(2)
 		}
-		const want = `level=INFO msg="memory pressure signal is not available" signal=working_set ` +
+		const want = `level=WARN msg="memory pressure signal is not available" signal=working_set ` +
 			`reason="/sys/fs/cgroup/app/memory.current: input/output error"`
 		if lines := log.lines(); len(lines) != 1 || lines[0] != want {
 			t.Errorf("logged %q, want %q", lines, want)

@@ -18,6 +18,7 @@ type oomFile struct {
 // counts. A level above counts where it has a limit, and by that limit only: a neighbour that
 // is killed at its own limit is no pressure here, so the counters must be those without the
 // descendants. Kernels before 5.2 have no file of that name, and no others in memory.events.
+// One whose limit cannot be read may have one, so its counters are followed meanwhile.
 func (g group) oomFiles(levels []bound) []oomFile {
 	dir := g.dir(g.path)
 	if g.v1 {
@@ -25,12 +26,14 @@ func (g group) oomFiles(levels []bound) []oomFile {
 	}
 	files := []oomFile{{name: path.Join(dir, "memory.events"), oom: true, killed: true}}
 	for _, b := range levels {
-		if b.level != g.path && b.bytes != noLimit {
-			dir := g.dir(b.level)
-			files = append(files, oomFile{
-				name: path.Join(dir, "memory.events.local"), before: path.Join(dir, "memory.events"), oom: true,
-			})
+		if b.level == g.path || b.bytes == noLimit && b.err == nil {
+			continue
 		}
+		f := oomFile{name: path.Join(g.dir(b.level), "memory.events.local"), oom: true}
+		if b.err == nil {
+			f.before = path.Join(g.dir(b.level), "memory.events")
+		}
+		files = append(files, f)
 	}
 	return files
 }
@@ -78,7 +81,7 @@ func rise(last, now int64) int64 {
 // cgroup was killed. A file that cannot be read keeps its old values for the next time.
 func (w *oomWatch) read(root fs.FS, files []oomFile) (r reading, killed bool) {
 	next := make(map[string]oomCounts, len(files))
-	var missing error
+	var unread error
 	rose := false
 	for _, f := range files {
 		c, err := f.read(root)
@@ -87,8 +90,8 @@ func (w *oomWatch) read(root fs.FS, files []oomFile) (r reading, killed bool) {
 			last = oomCounts{-1, -1}
 		}
 		if err != nil {
-			if missing == nil {
-				missing = err
+			if unread == nil {
+				unread = err
 			}
 			next[f.name] = last
 			continue
@@ -103,8 +106,8 @@ func (w *oomWatch) read(root fs.FS, files []oomFile) (r reading, killed bool) {
 	}
 	w.last = next
 	r.counts, r.value = rose, float64(w.ooms)
-	if missing != nil {
-		r.reason = missing.Error()
+	if unread != nil {
+		r.reason, r.trouble = unread.Error(), isTrouble(unread)
 	}
 	r.grade = calm()
 	if rose {

@@ -86,7 +86,7 @@ func psi(root fs.FS, g *groups) (some, full reading, off bool) {
 		}
 	}
 	if err != nil {
-		r := unknown(err.Error())
+		r := missing(err)
 		return r, r, off || errors.Is(err, errors.ErrUnsupported)
 	}
 	of := func(name string, v float64) reading {

@@ -29,6 +29,7 @@ type sampler struct {
 
 	place   place
 	ceiling Ceiling // the last one that settled
+	settled notes   // of the last read that had nothing new to tell
 	gc      gcWindow
 	ooms    oomWatch
 }
@@ -95,12 +96,13 @@ func (s *sampler) take(now time.Time, root fs.FS, c *Config) sample {
 		memoryLimit = noLimit
 	}
 	physical := readPhysical(root, s.physical, &n)
-	out.ceiling = s.settle(ceiling(levels, hidden, memoryLimit, physical, &n))
+	unread := notes{said: slices.Clone(n.said), more: n.more}
+	out.ceiling = s.settle(ceiling(levels, hidden, memoryLimit, physical, &n), unread)
 
 	r := &out.readings
 	share, known := s.gc.add(now, g.gcSeconds, g.procs)
 	r[liveHeap], r[gcShare] = heapReadings(&g, out.ceiling, share, known)
-	s.readGroup(root, &g, levels, hidden, physical, r)
+	s.readGroup(root, levels, hidden, physical, r)
 	if !c.PSI.Off {
 		r[psiSome], r[psiFull] = s.place.psi(root)
 	}
@@ -120,7 +122,7 @@ func (s *sampler) take(now time.Time, root fs.FS, c *Config) sample {
 }
 
 // readGroup reads the signals of the memory cgroup.
-func (s *sampler) readGroup(root fs.FS, g *goStats, levels []bound, hidden, physical int64, r *[signals]reading) {
+func (s *sampler) readGroup(root fs.FS, levels []bound, hidden, physical int64, r *[signals]reading) {
 	if !s.place.hasMemory {
 		why := "no memory cgroup is to be seen"
 		if len(s.place.notes.said) > 0 {
@@ -129,7 +131,7 @@ func (s *sampler) readGroup(root fs.FS, g *goStats, levels []bound, hidden, phys
 		r[workingSet], r[memoryHigh], r[oom] = unknown(why), unknown(why), unknown(why)
 		return
 	}
-	u := usage{root: root, group: s.place.memory, physical: physical, runtime: g}
+	u := usage{root: root, group: s.place.memory, physical: physical, runtime: s.runtime}
 	u.read(levels)
 	r[workingSet] = u.set.result("no memory limit is set on the cgroup or above it")
 	if limit, _ := tightest(levels, noLimit); r[workingSet].quiet && hidden < limit {
@@ -142,16 +144,20 @@ func (s *sampler) readGroup(root fs.FS, g *goStats, levels []bound, hidden, phys
 	}
 }
 
-// settle is the ceiling to go by after one more read. A limit that could not be read
-// this time (all file descriptors are in use, say) must not let the ceiling jump to the next
-// larger bound, so it rises only on a read that has nothing to tell which the last settled
-// one had not.
-func (s *sampler) settle(read Ceiling) Ceiling {
-	higher := read.Bytes == 0 || read.Bytes > s.ceiling.Bytes
-	if s.ceiling.Bytes != 0 && higher && read.Reason != "" && read.Reason != s.ceiling.Reason {
+// settle is the ceiling to go by after one more read, which could not read what unread
+// says. A limit that could not be read this time (all file descriptors are in use, say) must
+// not let the ceiling jump to the next larger bound, so it rises only on a read that could
+// read all that could be read before. It falls on any, which is then no measure for the next.
+func (s *sampler) settle(read Ceiling, unread notes) Ceiling {
+	first := s.ceiling.Bytes == 0
+	worse := !first && !unread.within(&s.settled)
+	if worse && (read.Bytes == 0 || read.Bytes > s.ceiling.Bytes) {
 		kept := s.ceiling
 		kept.Reason = read.Reason
 		return kept
+	}
+	if !worse {
+		s.settled = unread
 	}
 	s.ceiling = read
 	return read

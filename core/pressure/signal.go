@@ -1,5 +1,10 @@
 package pressure
 
+import (
+	"errors"
+	"io/fs"
+)
+
 // signal is one of the things that are watched, in the order of the table in the package comment. Of
 // two that say the same the first is named.
 type signal int
@@ -59,6 +64,9 @@ type reading struct {
 	reason string
 	// quiet readings are unknown for a plain reason, which is not worth a line in a log.
 	quiet bool
+	// trouble says that the reason is something that is there and cannot be used, which is
+	// worth a warning.
+	trouble bool
 }
 
 // parts are what used was made of, in bytes.
@@ -67,6 +75,14 @@ type parts struct {
 }
 
 func unknown(reason string) reading { return reading{reason: reason} }
+
+// missing is unknown for an error.
+func missing(err error) reading { return reading{reason: err.Error(), trouble: isTrouble(err)} }
+
+// isTrouble reports whether an error is more than that a system has no such thing.
+func isTrouble(err error) bool {
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported)
+}
 
 // quietly is unknown for a reason that is as it should be.
 func quietly(reason string) reading { return reading{reason: reason, quiet: true} }

@@ -63,11 +63,15 @@ func (g *goStats) collectable(used, limit int64) int64 {
 
 // usage reads the signals of a cgroup from all of its levels and keeps the worst of each,
 // for any of them can be the one where the kernel kills. used and limit are of one level.
+//
+// The runtime is read next to each memory.current, before it and after: where many goroutines
+// want the processors, a heap that was just collected is full of garbage again before the
+// last of a sample's files has been read.
 type usage struct {
 	root     fs.FS
 	group    group
 	physical int64 // noLimit = unknown
-	runtime  *goStats
+	runtime  func() goStats
 
 	set, high worst
 }
@@ -75,7 +79,7 @@ type usage struct {
 // worst is the reading with the highest value of several, and why others are missing.
 type worst struct {
 	reading
-	missing string
+	missing error
 }
 
 func (w *worst) add(r reading) {
@@ -85,18 +89,18 @@ func (w *worst) add(r reading) {
 }
 
 func (w *worst) miss(err error) {
-	if w.missing == "" {
-		w.missing = err.Error()
+	if w.missing == nil {
+		w.missing = err
 	}
 }
 
 // result is the worst reading, or unknown for what is missing, else for none.
 func (w *worst) result(none string) reading {
 	switch {
-	case w.known && w.missing != "":
-		w.reason = w.missing
-	case !w.known && w.missing != "":
-		return unknown(w.missing)
+	case w.known && w.missing != nil:
+		w.reason, w.trouble = w.missing.Error(), isTrouble(w.missing)
+	case !w.known && w.missing != nil:
+		return missing(w.missing)
 	case !w.known:
 		return quietly(none)
 	}
@@ -112,7 +116,9 @@ func (u *usage) read(levels []bound) {
 		if b.bytes == noLimit && high == noLimit {
 			continue
 		}
+		before := u.runtime()
 		current, err := u.current(b.level)
+		after := u.runtime()
 		if err != nil {
 			if b.bytes != noLimit {
 				u.set.miss(err)
@@ -122,7 +128,9 @@ func (u *usage) read(levels []bound) {
 			}
 			continue
 		}
-		u.add(b, high, current)
+		u.add(b, high, func(used, limit int64) int64 {
+			return max(before.collectable(used, limit), after.collectable(used, limit))
+		}, current)
 	}
 }
 
@@ -153,7 +161,7 @@ func (u *usage) current(level string) (int64, error) {
 // add compares the working set of a level with its limit and its memory.high. All of the
 // memory counts where there is no memory.stat or no sense in it. One that cannot be read
 // just now leaves the level out: that is no reason to shed.
-func (u *usage) add(b bound, high, current int64) {
+func (u *usage) add(b bound, high int64, garbage func(used, limit int64) int64, current int64) {
 	stat, err := readStat(u.root, path.Join(u.group.dir(b.level), "memory.stat"), u.group.v1)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -167,15 +175,15 @@ func (u *usage) add(b bound, high, current int64) {
 		case err != nil:
 			x.into.miss(err)
 		default:
-			x.into.add(u.against(b.level, min(x.limit, u.physical), current, stat))
+			x.into.add(against(b.level, min(x.limit, u.physical), current, stat, garbage))
 		}
 	}
 }
 
 // against is the working set of a level over a limit, less what the collector can give back.
-func (u *usage) against(level string, limit, current int64, stat memoryStat) reading {
+func against(level string, limit, current int64, stat memoryStat, garbage func(used, limit int64) int64) reading {
 	used, p, raw := workingSetOf(current, stat)
-	p.garbage = u.runtime.collectable(used, limit)
+	p.garbage = garbage(used, limit)
 	r := ratio(used-p.garbage, limit)
 	r.level, r.parts = level, p
 	if raw != "" {

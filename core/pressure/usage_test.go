@@ -1,6 +1,7 @@
 package pressure
 
 import (
+	"io/fs"
 	"math"
 	"strings"
 	"syscall"
@@ -212,4 +213,39 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// A heap that fills between two reads of a sample is garbage all the same: where many want
+// the processors the sampler may stand still in between.
+func TestGarbageThatComesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHost()
+		w.full(1000)
+		heap := func(objects int64) {
+			w.runtime(func(g *goStats) { g.memoryLimit, g.live, g.objects = gib, 100*mib, objects*mib })
+		}
+		heap(100)
+		m := w.monitor(t, func(c *Config) {
+			c.Root = onOpen{w, "sys/fs/cgroup/app/memory.current", func() { heap(900) }}
+		})
+		for range 10 {
+			heap(100) // just collected
+			after(1)
+			wantSeverity(t, m, Normal)
+		}
+	})
+}
+
+// onOpen calls do before it opens one name.
+type onOpen struct {
+	fs.FS
+	name string
+	do   func()
+}
+
+func (o onOpen) Open(name string) (fs.File, error) {
+	if name == o.name {
+		o.do()
+	}
+	return o.FS.Open(name)
 }
