@@ -105,6 +105,15 @@ func Inherited(ctx context.Context) (c Class, ticket any) {
 	return
 }
 
+// FlowOf returns the flow that a request takes over from ctx, "" where there is none, and
+// its weight, 0 where there is none.
+func FlowOf(ctx context.Context) (flow string, weight int) {
+	if s, ok := ctx.Value(scopeKey{}).(*scope); ok { // no more than this is inlined
+		return s.flow, int(s.weight)
+	}
+	return
+}
+
 // LeaseOf returns the lease that g gave to the request of ctx, and whether
 // there is one that still lives.
 func LeaseOf(ctx context.Context, g Gate) (Lease, bool) { return scopeOf(ctx).leaseOf(g) }

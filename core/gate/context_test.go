@@ -282,3 +282,16 @@ func TestTickets(t *testing.T) {
 		}
 	}
 }
+
+// FlowOf is what a request takes over, and nothing where there is nothing.
+func TestFlowOf(t *testing.T) {
+	ctx := context.Background()
+	if flow, weight := gate.FlowOf(ctx); flow != "" || weight != 0 {
+		t.Errorf("%q of weight %d in an empty context", flow, weight)
+	}
+	ctx = gate.WithClass(gate.WithFlow(ctx, "tenant-7", 3), gate.Bulk)
+	in := gate.Request{}.In(ctx)
+	if flow, weight := gate.FlowOf(ctx); flow != "tenant-7" || weight != 3 || flow != in.Flow || weight != in.Weight {
+		t.Errorf("%q of weight %d, a request has %+v", flow, weight, in)
+	}
+}

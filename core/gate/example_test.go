@@ -145,3 +145,10 @@ func ExampleHashFlow() {
 	// 32 false true
 	// ""
 }
+
+// A gate of one's own asks for the flow alone.
+func ExampleFlowOf() {
+	ctx := gate.WithFlow(context.Background(), "tenant-7", 3)
+	fmt.Println(gate.FlowOf(ctx))
+	// Output: tenant-7 3
+}

@@ -60,7 +60,7 @@ func (c *Controller) tenant(ctx context.Context, r *gate.Request) string {
 	key := r.Lane
 	if key == "" {
 		if key = r.Flow; key == "" {
-			key = r.In(ctx).Flow
+			key, _ = gate.FlowOf(ctx)
 		}
 	}
 	if key == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/lanes"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 )
@@ -64,8 +65,9 @@ type size struct {
 }
 
 var queues = []queue{
-	{"headgate-admission", through(openAdmission)},
-	{"headgate-inflight", through(openInflight)},
+	{"headgate-admission", through(lane, openAdmission)},
+	{"headgate-inflight", through(lane, openInflight)},
+	{"headgate-lanes", through("", openLanes)}, // a tenant is a flow
 	{"xsync", openXsync},
 	{"failsafe-adaptive", openAdaptive},
 	{"failsafe-bulkhead", openBulkhead},
@@ -107,9 +109,24 @@ func openInflight(s size) (gate.Gate, func(), error) {
 	return l, l.Close, nil
 }
 
+// openLanes opens a controller with a lane for each tenant, which measures and has nothing
+// to change.
+func openLanes(s size) (gate.Gate, func(), error) {
+	c := lanes.DefaultConfig()
+	c.Mode, c.VirtualLanes = gate.Enforce, true
+	c.MinLimit, c.InitialLimit, c.MaxLimit = s.leases, s.leases, s.leases
+	c.MaxQueueCount, c.MaxQueueCost = s.waiters, s.waiters
+	c.MaxWait = wait
+	l, err := lanes.New(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, l.Close, nil
+}
+
 // through measures one of our gates through the interface. It hands each gate the
-// same request; what a gate has no use for, it ignores.
-func through(open func(size) (gate.Gate, func(), error)) func(testing.TB, size) starter {
+// same request, but for its lane; what a gate has no use for, it ignores.
+func through(lane string, open func(size) (gate.Gate, func(), error)) func(testing.TB, size) starter {
 	return func(tb testing.TB, s size) starter {
 		g, done, err := open(s)
 		require.NoError(tb, err)
