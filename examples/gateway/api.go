@@ -58,6 +58,11 @@ func (a api) shape(p problem) any {
 	return map[string]any{"error": map[string]any{"message": p.text, "type": kind, "param": nil, "code": p.code}}
 }
 
+// takesPost is the answer to other methods.
+func (a api) takesPost() problem {
+	return problem{http.StatusMethodNotAllowed, "method_not_supported", a.path + " takes POST only"}
+}
+
 // authorize presents key as the API wants it.
 func (a api) authorize(h http.Header, key string) {
 	h.Del("Authorization")

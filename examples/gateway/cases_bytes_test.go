@@ -271,6 +271,7 @@ func caseA29(t *testing.T) {
 		var conns []*rawConn
 		for i := range 3 {
 			c := a.dial()
+			c.body = body
 			c.post("/v1/chat/completions", contentLength(len(body)), "Content-Type: application/json; charset=utf-8")
 			conns = append(conns, c)
 			a.until(name+": two run, the third waits", func(s status) bool {
@@ -288,11 +289,15 @@ func caseA29(t *testing.T) {
 
 // A queue of heads holds no bodies: what it may hold is bounded by itself.
 func caseA31(t *testing.T) {
-	a := start(t, strings.Replace(smallBudget, "admission: {", "admission: {max_waiters: 16, max_queued_bytes: 0, ", 1))
+	queued := 0
+	if *framework == "fiber" { // where a waiter has the beginning of its body in memory
+		queued = 16 * fiberPrefetch
+	}
+	a := start(t, strings.Replace(smallBudget, "admission: {", "admission: {max_waiters: 16, max_queued_bytes: "+strconv.Itoa(queued)+", ", 1))
 	release := a.fill()
 	conns, answers := a.flood(100, "/echo", contentLength(mib))
 	a.until("16 wait, 84 do not", func(s status) bool {
-		assert.Zero(t, s["queued_bytes"])
+		assert.LessOrEqual(t, s["queued_bytes"], int64(queued))
 		return s["waiting"] == 16 && s["shed_total"] == 84
 	})
 	a.refused(84, answers, 503, "admission_busy")

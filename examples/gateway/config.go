@@ -15,6 +15,7 @@ import (
 	headgate "github.com/headgate-go/headgate/core"
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/inflight"
+	"github.com/headgate-go/headgate/core/lanes"
 	"github.com/headgate-go/headgate/core/pressure"
 )
 
@@ -23,6 +24,7 @@ import (
 type config struct {
 	Admission admission.Config `yaml:"admission"`
 	Pressure  pressure.Config  `yaml:"pressure"`
+	Lanes     lanes.Config     `yaml:"lanes"`
 	Inflight  outbound         `yaml:"inflight"`
 	Upstream  timed            `yaml:"upstream"`
 	// LogLevel is debug, info, warn or error. Default info. On debug every decision
@@ -55,14 +57,14 @@ func defaultConfig(getenv func(string) string) (config, error) {
 	gates.Inflight.QueueTimeout = 30 * time.Second // clients of a gateway seldom wait for longer
 	gates, err := headgate.ConfigFromEnv(gates, getenv)
 	return config{
-		Admission: gates.Admission, Pressure: gates.Pressure, Inflight: outbound{Config: gates.Inflight}, Upstream: untimed(),
+		Admission: gates.Admission, Pressure: gates.Pressure, Lanes: gates.Lanes, Inflight: outbound{Config: gates.Inflight}, Upstream: untimed(),
 		LogLevel: slog.LevelInfo, DrainTimeout: 10 * time.Second,
 	}, err
 }
 
 // gates is headgate's part of c.
 func (c config) gates(log *slog.Logger) headgate.Config {
-	return headgate.Config{Admission: c.Admission, Pressure: c.Pressure, Inflight: c.Inflight.Config, Logger: log}
+	return headgate.Config{Admission: c.Admission, Pressure: c.Pressure, Lanes: c.Lanes, Inflight: c.Inflight.Config, Logger: log}
 }
 
 // Validate returns an error that names the first field that is out of range.

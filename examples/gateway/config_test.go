@@ -93,6 +93,7 @@ func TestParseConfigReadsWhatIsWritten(t *testing.T) {
 	want.Admission.Factors = []admission.Factor{{Route: "/r", ContentType: "a/b", Times: 0.25}}
 	want.Tenants = []tenant{{Name: "n", Key: "k", Interactive: true, MaySetClass: true, Weight: 5}}
 	want.Inflight.Models = []string{"large", "small"}
+	want.Lanes.Exempt = []string{"/x"}
 	limit, timeout := 3, 90*time.Second
 	want.Inflight.Lanes = map[string]inflight.Override{
 		"http://127.0.0.1:1|large": {MaxInflight: &limit, QueueTimeout: &timeout, InteractiveReserve: &limit, MaxQueue: &limit, AgingStep: &timeout},

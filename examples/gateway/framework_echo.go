@@ -45,7 +45,7 @@ func labstackEcho(g *gateway) server {
 			return nil
 		})
 	}
-	for path, h := range g.calls(echoRefuse) {
+	for path, h := range g.calls(refuseLater) {
 		e.POST(path, echoCall(h))
 	}
 	return g.newServer(e)
@@ -80,16 +80,6 @@ func echoCall(h http.Handler) echov4.HandlerFunc {
 		h.ServeHTTP(&early{c.Response(), c.Response().Writer}, withNative(c.Request(), &refused))
 		return refused
 	}
-}
-
-// echoRefuse leaves the answer to who has called echoCall.
-func echoRefuse(_ http.ResponseWriter, r *http.Request, err error) bool {
-	var rej *gate.Rejection
-	if !errors.As(err, &rej) {
-		return false
-	}
-	*nativeOf[*error](r) = rej
-	return true
 }
 
 // echoEcho reads the whole body into memory, which is what the byte gate is for.

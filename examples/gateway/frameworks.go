@@ -32,8 +32,11 @@ type server interface {
 //	GET /headgate/inflight the same for the outbound calls alone
 //	POST the paths of apis passes the call on, once its key is known
 //	POST /v1/batch         makes many such calls at once, as bulk
+//	POST /v1/combo         makes one of several calls, the first that succeeds
+//	POST /v1/fusion        makes all of several calls that have room
 var frameworks = map[string]func(*gateway) server{
 	"echo":    labstackEcho,
+	"fiber":   gofiber,
 	"gin":     ginGonic,
 	"nethttp": netHTTP,
 }

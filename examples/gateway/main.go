@@ -112,6 +112,7 @@ type gateway struct {
 	hg          *headgate.Headgate     // nil = bare
 	backend     *backend
 	client      atomic.Pointer[http.RoundTripper] // to the back end; see limitCalls
+	turns       atomic.Uint64                     // of the combos that take turns
 	unreachable seldom
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -24,8 +25,10 @@ func apiAt(path string) (api, bool) {
 			return a, true
 		}
 	}
-	if path == batchAPI.path {
-		return batchAPI, true
+	for _, a := range []api{batchAPI, comboAPI, fusionAPI} {
+		if a.path == path {
+			return a, true
+		}
 	}
 	return api{}, false
 }
@@ -33,10 +36,14 @@ func apiAt(path string) (api, bool) {
 // calls returns what POST answers under the paths of the APIs. What a gate refuses is
 // handed to refuse, which may find the framework's own context by nativeOf.
 func (g *gateway) calls(refuse func(http.ResponseWriter, *http.Request, error) bool) map[string]http.Handler {
-	m := map[string]http.Handler{batchAPI.path: g.admitted(batchAPI, g.batches(refuse))}
+	m := map[string]http.Handler{}
+	serve := func(a api, h http.Handler) { m[a.path] = g.admitted(a, g.inLane(a, refuse, h)) }
 	for _, a := range apis {
-		m[a.path] = g.admitted(a, g.proxy(a, refuse))
+		serve(a, g.proxy(a, refuse))
 	}
+	serve(batchAPI, g.batches(refuse))
+	serve(comboAPI, g.combos(refuse))
+	serve(fusionAPI, g.fusions(refuse))
 	return m
 }
 
@@ -98,6 +105,17 @@ func withNative[C any](r *http.Request, c C) *http.Request {
 
 // nativeOf panics where r comes from no withNative for a C.
 func nativeOf[C any](r *http.Request) C { return r.Context().Value(nativeKey{}).(C) } //nolint:errcheck,forcetypeassert // see above
+
+// refuseLater keeps a refusal where withNative says, for frameworks that take it as a
+// handler's error.
+func refuseLater(_ http.ResponseWriter, r *http.Request, err error) bool {
+	var rej *gate.Rejection
+	if !errors.As(err, &rej) {
+		return false
+	}
+	*nativeOf[*error](r) = rej
+	return true
+}
 
 // early sends a back end's informational answers to the server itself. A framework's
 // writer would take the first for the answer, or keep it.

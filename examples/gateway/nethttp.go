@@ -78,7 +78,7 @@ func answeredFirst(mux *http.ServeMux) http.Handler {
 func onlyPost(a api) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
-		a.fail(w, r, problem{http.StatusMethodNotAllowed, "method_not_supported", a.path + " takes POST only"})
+		a.fail(w, r, a.takesPost())
 	})
 }
 

@@ -241,8 +241,8 @@ func TestStartRefused(t *testing.T) {
 		{[]string{"-config", file("admission: {max_exempt: 0}"), "-bare"}, "", "MaxExempt is 0"},
 		{[]string{"-config", filepath.Join(dir, "none.yaml")}, "", "none.yaml"},
 		{[]string{"-config", dir}, "", "not a regular file"},
-		{[]string{"-framework", "rails"}, "", `-framework "rails": want one of echo, gin, nethttp`},
-		{[]string{"-framework", ""}, "", `-framework "": want one of echo, gin, nethttp`},
+		{[]string{"-framework", "rails"}, "", `-framework "rails": want one of echo, fiber, gin, nethttp`},
+		{[]string{"-framework", ""}, "", `-framework "": want one of echo, fiber, gin, nethttp`},
 		{[]string{"-upstream", "127.0.0.1:80"}, "", "-upstream is no URL"},
 		{[]string{"-upstream", "localhost"}, "", `-upstream is "localhost": want one such as http`},
 		{[]string{"-upstream", "http://"}, "", `-upstream is "http:": want one such as http`},
@@ -288,6 +288,7 @@ func TestStartHelp(t *testing.T) {
 // A port that is taken ends the program, and leaves no goroutine.
 func TestStartPortTaken(t *testing.T) {
 	a := start(t, "")
+	a.do(http.MethodGet, healthPath, nil) // it runs
 	before := runtime.NumGoroutine()
 	for range 10 {
 		var out, log safeBuffer

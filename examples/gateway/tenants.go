@@ -101,6 +101,24 @@ func (g *gateway) admitted(a api, next http.Handler) http.Handler {
 	})
 }
 
+// inLane hands next the calls that their tenant's lane lets in, with the lease in the
+// context, until next is done. It stands behind admitted. Without tenants the lanes are
+// the peers'.
+func (g *gateway) inLane(a api, refuse func(http.ResponseWriter, *http.Request, error) bool, next http.Handler) http.Handler {
+	if g.hg == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := gate.Request{Method: r.Method, Route: a.path, Path: r.URL.Path, Bytes: r.ContentLength}
+		ctx, lease, _, err := gate.Admit(r.Context(), g.hg.Tenants, &q, r.RemoteAddr)
+		if refuse(w, r, err) {
+			return
+		}
+		defer lease.Release()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
 // identify returns a copy of r as its tenant's, or what is wrong with it. The copy has
 // no key any more, and no class that nobody has allowed.
 func (list *roster) identify(a api, r *http.Request) (*http.Request, *problem) {

@@ -44,6 +44,9 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 			for _, framing := range []string{"Content-Length: 200000", "Content-Length: 999000", "Transfer-Encoding: chunked"} {
 				c := a.dial()
 				c.say(line + " HTTP/1.1\r\nHost: test\r\n" + framing + "\r\n\r\n1\r\n") // and no more
+				if a.fiber && framing != chunked[0] {
+					c.say(strings.Repeat("x", fiberPrefetch))
+				}
 				resp, _ := c.answer()
 				assert.Equal(t, status, resp.StatusCode, "%s %s %s", mode, line, framing)
 				assert.True(t, resp.Close, "%s %s %s", mode, line, framing)
@@ -162,8 +165,15 @@ func TestTrailersOfCallsAreDropped(t *testing.T) {
 		c.post(api.path, "Transfer-Encoding: chunked", "Trailer: X-Sum, Authorization, Headgate-Class")
 		c.say("2\r\n{}\r\n0\r\nX-Sum: 1\r\nAuthorization: Bearer x\r\nHeadgate-Class: interactive\r\n\r\n")
 		resp, answer := c.answer()
+		if a.fiberCannot("drop trailers that may be none: it refuses the body") {
+			assert.Equal(t, 400, resp.StatusCode)
+			continue
+		}
 		require.Equal(t, 200, resp.StatusCode)
 		assert.Equal(t, "0", answer)
+	}
+	if a.fiber {
+		return
 	}
 	for _, seen := range back.done(len(apis)) {
 		assert.NotContains(t, seen.header, "Trailer")

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/lanes"
+)
+
+// The routes that have a choice of models: one for the first that answers, one for all
+// that have room. Their errors have OpenAI's shape.
+var (
+	comboAPI  = api{"/v1/combo", gate.OpenAI}  //nolint:gochecknoglobals // never written
+	fusionAPI = api{"/v1/fusion", gate.OpenAI} //nolint:gochecknoglobals // never written
+)
+
+const (
+	// fallbackHeader says how many targets were passed over before the one that answered.
+	fallbackHeader = "Headgate-Fallback-Count"
+	// maxTargets is how many models a call may name.
+	maxTargets = 16
+)
+
+// What a combo's strategy may be.
+const (
+	byPriority = "priority"    // in the order given
+	inTurn     = "round_robin" // each call begins one further on
+)
+
+// fanout is the body of POST /v1/combo and POST /v1/fusion.
+type fanout struct {
+	Targets  []string `json:"targets"` // models
+	Strategy string   `json:"strategy"`
+	Prompt   string   `json:"prompt"`
+}
+
+// fusionAnswer is what a fusion answers: a result for each target, in their order.
+type fusionAnswer struct {
+	Succeeded int            `json:"succeeded"`
+	Failed    int            `json:"failed"`
+	Skipped   int            `json:"skipped"`
+	Results   []fusionResult `json:"results"`
+}
+
+type fusionResult struct {
+	Target  string `json:"target"`
+	Skipped bool   `json:"skipped,omitempty"` // its lane had no room, so it was not called
+	batchResult
+}
+
+// combos calls the targets one after another until one answers. A target whose lane has
+// no room is not called; one that is refused here, fails or is overloaded is passed over.
+func (g *gateway) combos(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
+	return g.fansOut(comboAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout) {
+		ctx := apart(r.Context())
+		passed := 0
+		var last *batchResult
+		for _, target := range g.order(f) {
+			if !g.room(r.Context(), f, target)[0] {
+				passed++
+				continue
+			}
+			result := g.complete(ctx, r, 0, target, f.Prompt)
+			if r.Context().Err() != nil {
+				panic(http.ErrAbortHandler) // the client has left: nobody reads an answer
+			}
+			if last = &result; !passOver(result) {
+				break
+			}
+			passed++
+		}
+		switch {
+		case last == nil:
+			refuse(w, r, noTarget())
+		case passed == len(f.Targets):
+			last.answer(w)
+		default:
+			w.Header().Set(fallbackHeader, strconv.Itoa(passed))
+			last.answer(w)
+		}
+	})
+}
+
+// fusions calls all targets that have room at once, asked for as one set.
+func (g *gateway) fusions(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
+	return g.fansOut(fusionAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout) {
+		ctx := apart(r.Context())
+		answer := fusionAnswer{Results: make([]fusionResult, len(f.Targets))}
+		room := g.room(r.Context(), f, f.Targets...)
+		if !slices.Contains(room, true) {
+			refuse(w, r, noTarget())
+			return
+		}
+		var calls sync.WaitGroup
+		for i, target := range f.Targets {
+			answer.Results[i] = fusionResult{Target: target, Skipped: !room[i], batchResult: batchResult{Index: i}}
+			if room[i] {
+				calls.Go(func() { answer.Results[i].batchResult = g.complete(ctx, r, i, target, f.Prompt) })
+			}
+		}
+		calls.Wait()
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // the client has left: nobody reads an answer
+		}
+		answer.write(w)
+	})
+}
+
+// fansOut reads and checks the body of a fan-out. Its bytes are held until the answer.
+func (g *gateway) fansOut(a api, refuse func(http.ResponseWriter, *http.Request, error) bool, do func(http.ResponseWriter, *http.Request, fanout)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if refuse(w, r, err) {
+			return
+		}
+		if err != nil {
+			a.fail(w, r, problem{http.StatusBadRequest, "invalid_body", "the body ends early or is not well-formed"})
+			return
+		}
+		f, p := parseFanout(a, text)
+		if p != nil {
+			writeJSON(w, p.status, a.shape(*p))
+			return
+		}
+		do(w, r, f)
+	})
+}
+
+// parseFanout returns the fan-out that text holds, or what is wrong with it.
+func parseFanout(a api, text []byte) (fanout, *problem) {
+	var f fanout
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&f)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("there is more after the JSON object")
+		}
+	}
+	if f.Strategy == "" && a == comboAPI {
+		f.Strategy = byPriority
+	}
+	var wrong string
+	switch n := len(f.Targets); {
+	case err != nil:
+		return f, &problem{http.StatusBadRequest, "invalid_json", `want {"targets": ["...", ...], "prompt": "..."}: ` + batchFault(err)}
+	case n == 0 || n > maxTargets:
+		wrong = fmt.Sprintf("targets has %d entries: want 1 to %d", n, maxTargets)
+	case slices.Contains(f.Targets, ""):
+		wrong = "targets has an empty entry: want names of models"
+	case a == comboAPI && f.Strategy != byPriority && f.Strategy != inTurn:
+		wrong = fmt.Sprintf("strategy is %.40q: want %s or %s", f.Strategy, byPriority, inTurn)
+	case a == fusionAPI && f.Strategy != "":
+		wrong = "strategy is for " + comboAPI.path + ": all targets that have room are called here"
+	default:
+		return f, nil
+	}
+	return f, &problem{http.StatusUnprocessableEntity, "invalid_targets", wrong}
+}
+
+// order is the order in which a combo tries its targets.
+func (g *gateway) order(f fanout) []string {
+	if f.Strategy != inTurn {
+		return f.Targets
+	}
+	first := int((g.turns.Add(1) - 1) % uint64(len(f.Targets)))
+	return append(slices.Clone(f.Targets[first:]), f.Targets[:first]...)
+}
+
+// room asks for each target whether the tenant's lane would take its call now.
+func (g *gateway) room(ctx context.Context, f fanout, targets ...string) []bool {
+	if g.hg == nil {
+		return slices.Repeat([]bool{true}, len(targets))
+	}
+	cost := lanes.Price(lanes.Features{Bytes: int64(len(f.Prompt)), Messages: 1})
+	return g.hg.Tenants.Probe(ctx, slices.Repeat([]int64{cost}, len(targets))...)
+}
+
+// passOver reports whether another target may do better.
+func passOver(r batchResult) bool {
+	return r.Error != nil && (r.Reason != "" || r.Status == http.StatusTooManyRequests || r.Status >= 500)
+}
+
+func noTarget() *gate.Rejection {
+	return &gate.Rejection{
+		Reason: gate.NoTarget, Gate: "lanes", RetryAfter: time.Second,
+		Advice: "the tenant's lane has room for none of the targets: come back later, or raise lanes.max_limit",
+	}
+}
+
+// answer answers with one result alone, as a call of its own would.
+func (r *batchResult) answer(w http.ResponseWriter) {
+	if r.Reason != "" {
+		w.Header().Set(gate.MarkerHeader, string(r.Reason))
+		if r.RetryAfterS > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(r.RetryAfterS, 10))
+		}
+	}
+	if r.Error != nil {
+		writeJSON(w, r.Status, map[string]json.RawMessage{"error": r.Error})
+		return
+	}
+	writeJSON(w, r.Status, r.Response)
+}
+
+// write answers with 200 where anything has succeeded, else with 502.
+func (f *fusionAnswer) write(w http.ResponseWriter) {
+	for _, r := range f.Results {
+		switch {
+		case r.Skipped:
+			f.Skipped++
+		case r.Error == nil:
+			f.Succeeded++
+		default:
+			f.Failed++
+		}
+	}
+	status := http.StatusOK
+	if f.Succeeded == 0 {
+		status = http.StatusBadGateway
+	}
+	writeJSON(w, status, f)
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headgate-go/headgate/core/gate"
+)
+
+// byModel is a back end whose answer is told by the model: "ok..." succeeds, a number is
+// a status, "slow..." waits until next is closed.
+func byModel(t *testing.T, next <-chan struct{}) *spy {
+	t.Helper()
+	return listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call struct{ Model string }
+		text, _ := io.ReadAll(r.Body)
+		if json.Unmarshal(text, &call) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		status := http.StatusOK
+		switch call.Model[:2] {
+		case "sl":
+			select {
+			case <-next:
+			case <-r.Context().Done():
+			}
+		case "ok":
+		default:
+			_, _ = fmt.Sscan(call.Model, &status)
+		}
+		if status != http.StatusOK {
+			writeJSON(w, status, map[string]any{"error": map[string]any{"message": call.Model}})
+			return
+		}
+		writeJSON(w, status, map[string]any{"model": call.Model})
+	}))
+}
+
+func fan(strategy string, targets ...string) string {
+	text, err := json.Marshal(map[string]any{"targets": targets, "strategy": strategy, "prompt": "p"})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// A combo answers with the first target that succeeds, and says how many it has passed over.
+func TestCombo(t *testing.T) {
+	for _, flag := range everyMode() {
+		t.Run(flag, func(t *testing.T) {
+			a := start(t, "", "-upstream", byModel(t, nil).URL, flag)
+			for _, c := range []struct {
+				targets []string
+				status  int
+				passed  string
+				model   string
+			}{
+				{[]string{"ok1", "ok2"}, 200, "0", "ok1"},
+				{[]string{"503", "429", "ok3"}, 200, "2", "ok3"},
+				{[]string{"500", "400", "ok3"}, 400, "1", ""}, // another target would say the same
+				{[]string{"500", "503"}, 503, "", ""},
+			} {
+				resp, text := a.ask(comboAPI.path, fan(byPriority, c.targets...))
+				require.Equal(t, c.status, resp.StatusCode, text)
+				assert.Equal(t, c.passed, resp.Header.Get(fallbackHeader), c.targets)
+				assert.Empty(t, resp.Header.Get(gate.MarkerHeader))
+				if c.model != "" {
+					assert.JSONEq(t, `{"model": "`+c.model+`"}`, text)
+				}
+			}
+			var turns []string
+			for range 4 {
+				_, text := a.ask(comboAPI.path, fan(inTurn, "ok1", "ok2", "ok3"))
+				var says struct{ Model string }
+				require.NoError(t, json.Unmarshal([]byte(text), &says))
+				turns = append(turns, says.Model)
+			}
+			assert.Equal(t, []string{"ok1", "ok2", "ok3", "ok1"}, turns)
+		})
+	}
+}
+
+// A fusion calls all targets that have room, asked for as one set: the parent's own lease
+// and the room that is free are shared among them, and only where none is left it is
+// refused. A combo passes a target without room over.
+func TestFusion(t *testing.T) {
+	const text = threeTenants + `
+lanes: {mode: enforce, virtual_lanes: true, algorithm: fixed, min_limit: 6, initial_limit: 12, max_limit: 100, max_wait: 30s}
+`
+	next := make(chan struct{})
+	back := byModel(t, next)
+	a := start(t, text, "-upstream", back.URL)
+	key := []string{"Authorization", "Bearer secret-alice"}
+	resp, answer := a.ask(fusionAPI.path, fan("", "ok1", "503"), key...)
+	require.Equal(t, 200, resp.StatusCode, answer)
+	var f fusionAnswer
+	require.NoError(t, json.Unmarshal([]byte(answer), &f))
+	assert.Equal(t, []int{1, 1, 0}, []int{f.Succeeded, f.Failed, f.Skipped}, answer)
+
+	// A small call costs 6: the fusion's own lease covers one target, the other 6 another.
+	resp, answer = a.ask(fusionAPI.path, fan("", "ok1", "ok2", "ok3"), key...)
+	require.Equal(t, 200, resp.StatusCode, answer)
+	f = fusionAnswer{}
+	require.NoError(t, json.Unmarshal([]byte(answer), &f))
+	assert.Equal(t, []int{2, 0, 1}, []int{f.Succeeded, f.Failed, f.Skipped}, answer)
+	assert.True(t, f.Results[2].Skipped)
+
+	var calls sync.WaitGroup
+	req := a.request("/v1/chat/completions", `{"model": "slow"}`, key...)
+	calls.Go(func() {
+		resp, err := a.client.Do(req)
+		if assert.NoError(t, err) {
+			_, _, err = read(resp)
+			assert.NoError(t, err)
+		}
+	})
+	a.until("half the room is taken", func(status) bool { return a.snapshot().Lanes.InflightCost == 6 })
+	resp, answer = a.ask(fusionAPI.path, fan("", "ok1", "ok2"), key...)
+	require.Equal(t, 200, resp.StatusCode, answer)
+	f = fusionAnswer{}
+	require.NoError(t, json.Unmarshal([]byte(answer), &f))
+	assert.Equal(t, []int{1, 0, 1}, []int{f.Succeeded, f.Failed, f.Skipped}, answer)
+	close(next)
+	calls.Wait()
+	assert.EqualValues(t, 2, a.snapshot().Lanes.ProbeSkips)
+	a.untilZero()
+}
+
+func TestFanoutErrors(t *testing.T) {
+	a := start(t, "")
+	for body, want := range map[string]string{
+		"":                                      "the body is empty",
+		"[]":                                    "the body is a JSON array",
+		`{"targets": "a"}`:                      "targets has a value that is a JSON string",
+		`{"targets": [], "prompt": "p"}`:        "targets has 0 entries",
+		`{"targets": ["a", ""]}`:                "targets has an empty entry",
+		`{"targets": ["a"], "strategy": "any"}`: "strategy",
+		`{"targets": ["a"], "stream": true}`:    "unknown field",
+		`{"targets": ["a"]} {}`:                 "there is more after the JSON object",
+		fan("priority", make([]string, 17)...):  "targets has 17 entries",
+	} {
+		for _, api := range []api{comboAPI, fusionAPI} {
+			resp, answer := a.ask(api.path, body)
+			assert.Contains(t, []int{400, 422}, resp.StatusCode, answer)
+			assert.Contains(t, answer, want, api.path)
+		}
+	}
+	resp, answer := a.ask(fusionAPI.path, fan(byPriority, "a"))
+	assert.Equal(t, 422, resp.StatusCode, answer)
+}
