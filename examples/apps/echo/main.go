@@ -1,5 +1,6 @@
 // Command echo is a small service on Echo behind headgate: bytes are admitted before
-// anybody is authenticated, urgent and bulk calls go to a back end, and the end is orderly.
+// anybody is authenticated, the tenant's lane stands behind that, urgent and bulk calls go
+// to a back end, and the end is orderly.
 package main
 
 import (
@@ -44,7 +45,8 @@ func main() {
 	}
 	e := echo.New()
 	e.Server.ReadHeaderTimeout = 10 * time.Second
-	e.Use(middleware.Recover(), echogate.Middleware(hg.Bytes), authenticate)
+	e.Use(middleware.Recover(), echogate.Middleware(hg.Bytes), authenticate, echogate.Middleware(hg.Tenants))
+	e.GET("/status", func(c echo.Context) error { return c.JSON(http.StatusOK, hg.Snapshot()) })
 	e.POST("/chat", handle(gate.Interactive))
 	e.POST("/batch", handle(gate.Bulk))
 	go func() { app.Served(e.Start(app.Addr())) }()

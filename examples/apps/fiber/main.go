@@ -1,5 +1,6 @@
 // Command fiber is a small service on Fiber behind headgate: bytes are admitted before
-// anybody is authenticated, urgent and bulk calls go to a back end, and the end is orderly.
+// anybody is authenticated, the tenant's lane stands behind that, urgent and bulk calls go
+// to a back end, and the end is orderly.
 package main
 
 import (
@@ -41,7 +42,8 @@ func main() {
 		}
 	}
 	f := fiber.New(fiber.Config{StreamRequestBody: true, DisablePreParseMultipartForm: true, DisableStartupMessage: true, IdleTimeout: time.Minute})
-	f.Use(recover.New(), fibergate.New(fibergate.Config{Gate: hg.Bytes}), authenticate)
+	f.Use(recover.New(), fibergate.New(fibergate.Config{Gate: hg.Bytes}), authenticate, fibergate.New(fibergate.Config{Gate: hg.Tenants}))
+	f.Get("/status", func(c *fiber.Ctx) error { return c.JSON(hg.Snapshot()) })
 	f.Post("/chat", handle(gate.Interactive))
 	f.Post("/batch", handle(gate.Bulk))
 	go func() {

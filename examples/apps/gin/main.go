@@ -1,5 +1,6 @@
 // Command gin is a small service on Gin behind headgate: bytes are admitted before
-// anybody is authenticated, urgent and bulk calls go to a back end, and the end is orderly.
+// anybody is authenticated, the tenant's lane stands behind that, urgent and bulk calls go
+// to a back end, and the end is orderly.
 package main
 
 import (
@@ -41,7 +42,8 @@ func main() {
 		}
 	}
 	r := gin.New()
-	r.Use(gin.Recovery(), gingate.New(hg.Bytes), authenticate)
+	r.Use(gin.Recovery(), gingate.New(hg.Bytes), authenticate, gingate.New(hg.Tenants))
+	r.GET("/status", func(c *gin.Context) { c.JSON(http.StatusOK, hg.Snapshot()) })
 	r.POST("/chat", handle(gate.Interactive))
 	r.POST("/batch", handle(gate.Bulk))
 	srv := &http.Server{Addr: app.Addr(), ReadHeaderTimeout: 10 * time.Second, Handler: r}

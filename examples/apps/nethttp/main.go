@@ -1,9 +1,10 @@
-// Command nethttp is a small service on net/http behind headgate: bytes are admitted
-// before anybody is authenticated, urgent and bulk calls go to a back end, and the end is
-// orderly.
+// Command nethttp is a small service on net/http behind headgate: bytes are admitted before
+// anybody is authenticated, the tenant's lane stands behind that, urgent and bulk calls go
+// to a back end, and the end is orderly.
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"time"
@@ -45,11 +46,15 @@ func main() {
 		}
 	}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(hg.Snapshot()) // a client that has left cannot be told
+	})
 	mux.HandleFunc("POST /chat", handle(gate.Interactive))
 	mux.HandleFunc("POST /batch", handle(gate.Bulk))
 	srv := &http.Server{
 		Addr: app.Addr(), ReadHeaderTimeout: 10 * time.Second,
-		Handler: httpgate.New(hg.Bytes)(authenticate(mux)),
+		Handler: httpgate.New(hg.Bytes)(authenticate(httpgate.New(hg.Tenants)(mux))),
 	}
 	go func() { app.Served(srv.ListenAndServe()) }()
 	app.ShutDown(hg, srv.Shutdown)

@@ -5,6 +5,7 @@ package apptest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	headgate "github.com/headgate-go/headgate/core"
 	"github.com/headgate-go/headgate/core/gate"
 )
 
@@ -55,6 +57,14 @@ func Test(t *testing.T) {
 		assert.Empty(t, reason)
 		assert.JSONEq(t, `{"answer to": "a question"}`, text)
 	}
+
+	text = a.get("/status", key)
+	var gates headgate.Snapshot
+	require.NoError(t, json.Unmarshal([]byte(text), &gates), text)
+	assert.EqualValues(t, 1, gates.Lanes.Inflight, "the status itself, in its tenant's lane")
+	assert.EqualValues(t, 3, gates.Lanes.Admitted)
+	assert.EqualValues(t, 1, gates.Admission.ShedReasons[gate.PayloadTooLarge])
+	assert.NotContains(t, text, "tenant-7")
 
 	held := make(chan string, 1)
 	go func() {
@@ -150,9 +160,20 @@ func freeAddr(t *testing.T) string {
 // post returns the status of an answer, why the call was refused, and the body. Status 0
 // is no answer, and the text says why.
 func (a *program) post(path, authorization, body string) (status int, reason, text string) {
+	return a.send(http.MethodPost, path, authorization, body)
+}
+
+// get is the body that GET answers.
+func (a *program) get(path, authorization string) string {
+	status, _, text := a.send(http.MethodGet, path, authorization, "")
+	assert.Equal(a.t, http.StatusOK, status, text)
+	return text
+}
+
+func (a *program) send(method, path, authorization, body string) (status int, reason, text string) {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+a.addr+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+a.addr+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err.Error()
 	}
