@@ -133,6 +133,9 @@ func (b *source) Read(p []byte) (int, error) {
 	if b.mem != nil {
 		return b.mem.Read(p)
 	}
+	if b.length >= 0 && int64(len(p)) > b.length-b.total { // total changes under reading alone
+		p = p[:b.length-b.total] // of a body above BodyLimit fasthttp 1.51 may hold more, and panics behind it
+	}
 	n, err := b.raw.Read(p)
 	b.err = b.came(n, err)
 	return n, b.err

@@ -9,16 +9,20 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/adaptor"
 	fiberrecover "github.com/gofiber/fiber/v2/middleware/recover"
+	"github.com/gofiber/fiber/v2/middleware/timeout"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // A lease, a class and a flow are in c.UserContext(), and in what is started with it.
@@ -267,4 +271,50 @@ func TestKeptContext(t *testing.T) {
 	require.NoError(t, kept.Err())
 	_, held := gate.LeaseOf(kept, g)
 	assert.False(t, held)
+}
+
+// T03: with timeout.NewWithContext no more handlers run than the gate lets in, on
+// whichever side of it the middleware stands, and a waiter leaves when its time is up.
+func TestT03TimeoutWithContext(t *testing.T) {
+	const limit, requests = 2, 12
+	for _, outside := range []bool{true, false} {
+		t.Run(fmt.Sprint("outside ", outside), func(t *testing.T) {
+			c := inflight.DefaultConfig()
+			c.MaxInflight, c.QueueTimeout, c.InteractiveReserve = limit, time.Hour, 0
+			l, err := inflight.New(c)
+			require.NoError(t, err)
+			defer l.Close()
+			var running, most atomic.Int64
+			h := func(c *fiber.Ctx) error {
+				if n := running.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				defer running.Add(-1)
+				<-c.UserContext().Done()
+				return c.UserContext().Err()
+			}
+			m := fibergate.New(fibergate.Config{Gate: l})
+			a := fiber.New(streaming())
+			if outside {
+				a.Get("/", m, timeout.NewWithContext(h, 20*time.Millisecond))
+			} else {
+				a.Get("/", timeout.NewWithContext(func(c *fiber.Ctx) error { return c.Next() }, 20*time.Millisecond), m, h)
+			}
+			addr := serve(t, a)
+			statuses := make(chan int, requests)
+			for range requests {
+				c := dial(t, addr)
+				c.say(head("GET /"))
+				go func() { statuses <- c.answer().StatusCode }()
+			}
+			for range requests {
+				assert.Contains(t, []int{http.StatusRequestTimeout, http.StatusServiceUnavailable}, <-statuses)
+			}
+			assert.LessOrEqual(t, most.Load(), int64(limit))
+			for _, lane := range l.Snapshot().Lanes {
+				assert.Zero(t, lane.Inflight)
+				assert.Zero(t, lane.Queued)
+			}
+		})
+	}
 }

@@ -18,8 +18,9 @@
 //     [Body], which charges what it reads and ends at the gate's cap. This is the way
 //     to go. Three things change with it. Fiber's BodyLimit is not enforced any more:
 //     the gate's cap takes its place. c.Body, BodyParser and the like still work, but
-//     read past the gate: a body of unknown length is then neither counted nor capped.
-//     And without DisablePreParseMultipartForm forms are still read whole.
+//     read past the gate: a body of unknown length is then neither counted nor capped,
+//     and a packed one is unpacked without any bound. And without
+//     DisablePreParseMultipartForm forms are still read whole.
 //   - Package prebody, for apps that buffer: it asks before the body is read.
 //
 // Without either the middleware still orders and bounds what the handlers do, and
@@ -84,6 +85,8 @@
 //     waiters are refused at once; what runs goes on.
 //   - With "Expect: 100-continue" fasthttp says 100 before any handler runs.
 //   - There is no HTTP/2.
+//   - What is closed behind an unread body is not the server's any more: Shutdown does not
+//     wait until that answer is written.
 //   - With Prefork each process has its own gates, so limits multiply by the number
 //     of processes. Divide them.
 //   - An app behind adaptor.FiberApp holds the whole of request and response in memory,

@@ -32,11 +32,11 @@ type middleware struct {
 // serve puts a request to the gate, and the handlers run when it is admitted.
 func (m *middleware) serve(c *fiber.Ctx) error {
 	if m.Next != nil && m.Next(c) {
-		return answerable(c, c.Next())
+		return m.pass(c)
 	}
 	ctx := c.UserContext()
 	if _, held := gate.LeaseOf(ctx, m.Gate); held {
-		return answerable(c, c.Next())
+		return m.pass(c)
 	}
 	s := stayOf(c)
 	owner := s.own()
@@ -66,6 +66,20 @@ func (m *middleware) serve(c *fiber.Ctx) error {
 		}
 		err = answerable(c, c.Next())
 	}
+	returned = true
+	return err
+}
+
+// pass lets a request through unasked. What is left of its body is no request either.
+func (m *middleware) pass(c *fiber.Ctx) error {
+	if c.Context().RequestBodyStream() == nil {
+		return answerable(c, c.Next())
+	}
+	s, returned := stayOf(c), false
+	if s.own() {
+		defer func() { s.leave(&m.linger, returned) }()
+	}
+	err := answerable(c, c.Next())
 	returned = true
 	return err
 }

@@ -23,7 +23,7 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		if rej := (*gate.Rejection)(nil); errors.As(err, &rej) {
+		if rej := (*gate.Rejection)(nil); errors.As(err, &rej) && !b.from.fromAbove(rej) {
 			b.from.cut.CompareAndSwap(nil, &cut{b, rej})
 		}
 	}
@@ -65,6 +65,17 @@ func (s *source) Value(key any) any {
 		return s
 	}
 	return s.Context.Value(key)
+}
+
+// fromAbove reports whether rej has come from a gate further out, through a body that
+// somebody has put around that gate's.
+func (s *source) fromAbove(rej *gate.Rejection) bool {
+	for up := sourceOf(s.Context); up != nil; up = sourceOf(up.Context) {
+		if c := up.cut.Load(); c != nil && c.rej == rej {
+			return true
+		}
+	}
+	return false
 }
 
 func sourceOf(ctx context.Context) *source {

@@ -3,6 +3,7 @@ package gatehttp_test
 import (
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -74,6 +75,29 @@ func TestCut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// So it is with a middleware between the two that replaces the body, as those that limit
+// or unpack bodies do.
+func TestCutBehindAnotherBody(t *testing.T) {
+	for by, most := range map[string][2]int{"": {100, 100}, "outer": {2, 100}, "inner": {100, 2}} {
+		w := httptest.NewRecorder()
+		outer, inner := &capped{most: most[0]}, &capped{most: most[1]}
+		outer.one.lease, inner.one.lease = outer, inner
+		a := ask(t, w, post("body"), outer)
+		r := a.Enter(gate.Problem)
+		r.Body = http.MaxBytesReader(w, r.Body, 1000)
+		b := ask(t, w, r, inner)
+		_, err := io.ReadAll(b.Enter(gate.Problem).Body)
+		b.Leave()
+		a.Leave()
+		if got := map[string]bool{"outer": a.Cut() != nil, "inner": b.Cut() != nil}; got["outer"] != (by == "outer") || got["inner"] != (by == "inner") {
+			t.Errorf("cut by %q, told by %v, read to %v", by, got, err)
+		}
+	}
+}
+
+func TestCutOfNothing(t *testing.T) {
 	var none gatehttp.Admission
 	if none.Cut() != nil {
 		t.Error("nothing was cut")

@@ -10,13 +10,15 @@ import (
 	"github.com/headgate-go/headgate/examples/internal/upstream"
 )
 
-// backEnd is what the app of a scenario calls: the command upstream with these flags. It
-// collapses over its capacity: it serves all calls at once, each slower in proportion,
-// and works on for callers that have left. All calls take the same time, so that a
-// latency less that time is a wait.
+// backEnd is what the app of a scenario calls: the command upstream with these flags. All
+// calls take the same time, so that a latency less that time is a wait.
 type backEnd struct {
 	capacity int
 	service  time.Duration
+	// queues: calls over its capacity wait inside, first come first served. Else it collapses
+	// there: it serves all calls at once, each slower in proportion, and works on for callers
+	// that have left.
+	queues bool
 }
 
 // upstreamCommand plays it.
@@ -36,7 +38,10 @@ func (b *backEnd) start(ctx context.Context, bin string, env []string, log io.Wr
 	}
 	argv := []string{
 		bin, "-addr", "127.0.0.1:0", "-capacity", strconv.Itoa(b.capacity),
-		"-service", b.service.String(), "-jitter", "0", "-collapse",
+		"-service", b.service.String(), "-jitter", "0",
+	}
+	if !b.queues {
+		argv = append(argv, "-collapse")
 	}
 	a, err := start(ctx, argv, env, &memoryLimit{}, log)
 	if err != nil {

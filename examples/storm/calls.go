@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,9 +21,10 @@ const (
 	echoed kind = iota // its own body's digest
 	chat               // a chat completion, by somebody who waits for it
 	panel              // chat completions of many prompts at once
+	flood              // a chat completion, one of many that a tenant sends at once
 )
 
-// The keys that people and panels present.
+// The keys that people and panels present, where a call has none of its own.
 const (
 	chatKey  = "storm-people"
 	panelKey = "storm-panels"
@@ -42,7 +44,7 @@ func requests(calls []call) int {
 
 // ask sends a call to an API of the app, and says what became of each of its parts.
 func (c *client) ask(ctx context.Context, k call) []outcome {
-	path, key := "/v1/chat/completions", chatKey
+	path, key := "/v1/chat/completions", cmp.Or(k.key, chatKey)
 	question := map[string]any{"model": "m", "messages": []map[string]string{{"role": "user", "content": "hello"}}}
 	if k.kind == panel {
 		prompts := make([]string, k.prompts)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -31,6 +32,8 @@ func TestWhatBecameOfCalls(t *testing.T) {
 		{"chat refused", chat, 503, "queue_timeout", "{}", []end{{refused, "queue_timeout"}}},
 		{"chat too slow", chat, 504, "", `{"error": {"code": "upstream_timeout"}}`, []end{{wrong, "upstream_timeout"}}},
 		{"chat fails", chat, 500, "", "oops", []end{{wrong, "status 500"}}},
+		{"one of a flood", flood, 200, "", ok, []end{{answered, ""}}},
+		{"one of a flood refused", flood, 429, "tenant_queue_full", "{}", []end{{refused, "tenant_queue_full"}}},
 		{"chat of something else", chat, 200, "", "{}", []end{{wrong, "not a chat completion"}}},
 		{"chat of an error", chat, 200, "", `{"error": {"code": "x"}}`, []end{{wrong, "not a chat completion"}}},
 		{
@@ -51,6 +54,9 @@ func TestWhatBecameOfCalls(t *testing.T) {
 			if c.kind == panel {
 				k.prompts = 2
 			}
+			if c.kind == flood {
+				k.key = floodKey
+			}
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var got struct {
 					Model    string
@@ -66,7 +72,7 @@ func TestWhatBecameOfCalls(t *testing.T) {
 					assert.Len(t, got.Prompts, 2)
 				} else {
 					assert.Equal(t, "/v1/chat/completions", r.URL.Path)
-					assert.Equal(t, "Bearer "+chatKey, r.Header.Get("Authorization"))
+					assert.Equal(t, "Bearer "+cmp.Or(k.key, chatKey), r.Header.Get("Authorization"))
 					assert.Len(t, got.Messages, 1)
 				}
 				if c.status == 0 {

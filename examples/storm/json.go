@@ -43,7 +43,7 @@ type scenarioResult struct {
 
 // appResult is a row of the table and the lines of the charts.
 type appResult struct {
-	App     string  `json:"app"`     // "bare", "headgate", or the library
+	App     string  `json:"app"`     // "bare" or "lanes off", "headgate", or the library
 	Library *string `json:"library"` // what of another library is used
 
 	LimitBytes    *int64   `json:"limit_bytes"`
@@ -68,8 +68,9 @@ type appResult struct {
 	Latency           *latencyTimes `json:"latency"`
 	SmallLatency      *latencyTimes `json:"small_latency"`
 
-	BackEnd  *backEndJSON  `json:"back_end"` // of scenarios that have one
-	ChatWait *latencyTimes `json:"chat_wait"`
+	BackEnd      *backEndJSON  `json:"back_end"` // of scenarios that have one
+	ChatWait     *latencyTimes `json:"chat_wait"`
+	FloodLatency *latencyTimes `json:"flood_latency"`
 
 	TookS      float64  `json:"took_s"` // from the first request to the end of the last
 	End        string   `json:"end"`
@@ -171,7 +172,7 @@ func newAppResult(res result) appResult {
 		a.Pressure = &pressureJSON{Worst: p.worst, Signal: known(p.signal), HighestBySignal: p.highest}
 	}
 	if b := w.back; b != nil {
-		a.ChatWait = w.chat.times()
+		a.ChatWait, a.FloodLatency = w.chat.times(), w.flood.times()
 		a.BackEnd = &backEndJSON{
 			Capacity: b.capacity, ServiceS: b.service.Seconds(), Calls: b.did.Started + b.did.Refused, Retries: b.retries(w.refused.sum()),
 			MaxConcurrent: b.did.MaxConcurrent, WorkS: b.work().Seconds(), WastedS: float64(b.did.WastedMS) / 1000,

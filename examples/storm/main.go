@@ -5,6 +5,7 @@
 //	go run ./storm -scenario bodies -report report.html
 //	go run ./storm -scenario memory
 //	go run ./storm -scenario retry
+//	go run ./storm -scenario tenants
 //	go run ./storm -scenario all -against chi,failsafe,gozero -json results.json
 //
 // Run it from the examples module: it builds the gateway of this module, and for
@@ -137,10 +138,6 @@ func (o *options) validate(rest []string) error {
 		return errors.New("-speed and -limit are for a -trace")
 	case o.trace != "" && o.scenario == everything:
 		return errors.New("-trace takes the place of one scenario's load: not with -scenario all")
-	case o.trace != "" && (o.scenario == retry().name || o.scenario == memoryStorm().name):
-		return fmt.Errorf("-trace takes the place of the load of -scenario bodies: not with -scenario %s", o.scenario)
-	case o.against != "" && o.scenario == retry().name:
-		return errors.New("-against: those libraries limit what comes in, and -scenario retry is about calls to a back end")
 	case o.against == "" && o.peerLimit != 0:
 		return errors.New("-peer-limit is for -against")
 	}
@@ -150,8 +147,20 @@ func (o *options) validate(rest []string) error {
 	if _, err := parsePeers(o.against); err != nil {
 		return err
 	}
-	_, err := find(o.scenario)
-	return err
+	return o.validateScenario()
+}
+
+func (o *options) validateScenario() error {
+	chosen, err := find(o.scenario)
+	switch {
+	case err != nil:
+		return err
+	case o.trace != "" && o.scenario != bodies().name:
+		return fmt.Errorf("-trace takes the place of the load of -scenario bodies: not with -scenario %s", o.scenario)
+	case o.against != "" && o.scenario != everything && chosen[0].backEnd != nil:
+		return fmt.Errorf("-against: those libraries limit what comes in, and -scenario %s is about calls to a back end", o.scenario)
+	}
+	return nil
 }
 
 // validateFiles finds what would be found only after the storm otherwise.

@@ -98,7 +98,7 @@ func standInApp(t *testing.T, mode string) (argv, env []string) {
 
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"-scenario hail", `-scenario is "hail": want bodies, memory, retry, or all`},
+		{"-scenario hail", `-scenario is "hail": want bodies, memory, retry, tenants, or all`},
 		{"-nonsense", "flag provided but not defined: -nonsense"},
 		{"bodies", `unexpected argument "bodies"`},
 		{"-duration -1s", "-duration is -1s"},
@@ -115,6 +115,8 @@ func TestArguments(t *testing.T) {
 		{"-report x.html -json ./x.html", `-report is "x.html": that is where the JSON goes`},
 		{"-scenario retry -trace x", "-trace takes the place of the load of -scenario bodies: not with -scenario retry"},
 		{"-scenario memory -trace x", "-trace takes the place of the load of -scenario bodies: not with -scenario memory"},
+		{"-scenario tenants -trace x", "-trace takes the place of the load of -scenario bodies: not with -scenario tenants"},
+		{"-scenario tenants -against chi", "-against: those libraries limit what comes in, and -scenario tenants is about calls to a back end"},
 		{"-scenario retry -against chi", "-against: those libraries limit what comes in, and -scenario retry is about calls to a back end"},
 		{"-scenario all -trace x", "-trace takes the place of one scenario's load: not with -scenario all"},
 		{"-against nginx", `-against names "nginx": want chi, failsafe, gozero`},
@@ -135,7 +137,7 @@ func TestHelpNamesTheScenarios(t *testing.T) {
 	var stderr bytes.Buffer
 	_, err := parse([]string{"-h"}, &stderr)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	assert.Contains(t, stderr.String(), "what to play: bodies, memory, retry, or all")
+	assert.Contains(t, stderr.String(), "what to play: bodies, memory, retry, tenants, or all")
 	assert.Contains(t, stderr.String(), "chi, failsafe, gozero")
 	assert.Equal(t, 0, run(context.Background(), []string{"-h"}, nil, io.Discard, io.Discard))
 }

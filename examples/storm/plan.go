@@ -20,7 +20,8 @@ type call struct {
 	rate int64         // bytes per second at which the body is there to send, 0 = at once
 
 	kind    kind
-	prompts int // of a panel
+	prompts int    // of a panel
+	key     string // that a chat or one of a flood presents, "" = that of people
 
 	from int    // where in the pool its body begins
 	sum  string // SHA-256 of its body, in hex

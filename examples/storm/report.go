@@ -72,11 +72,15 @@ func bodyCharts() []chart {
 	}
 }
 
-func callCharts() []chart {
+func callCharts(flooded bool) []chart {
+	chats := chart{"chat", "Chats", "Seconds that each took, answered or not, by when it began."}
+	if flooded { // they begin at one moment
+		chats = chart{"others", "How soon the others were answered", "Percent of the calls of the tenants with one each, failed ones included, answered within a time."}
+	}
 	return []chart{
 		{"backend", "Calls at the back end", "By seconds, those included whose client has left."},
-		{"queue", "The queue before it", "headgate: calls at the back end (left), calls that wait for a slot (right)."},
-		{"chat", "Chats", "Seconds that each took, answered or not, by when it began."},
+		{"queue", "The queue before it", "headgate: calls at the back end (left), calls that wait in their tenant's lane or for a slot (right)."},
+		chats,
 		{"latency", "How soon calls were answered", "Percent of all calls, failed ones included, answered within a time."},
 	}
 }
@@ -95,7 +99,8 @@ type part struct {
 
 // chartData is what the page's script draws, in bytes and seconds.
 type chartData struct {
-	Capacity int `json:"capacity"` // of the back end, 0 = there is none
+	Capacity int  `json:"capacity"` // of the back end, 0 = there is none
+	Flooded  bool `json:"flooded"`  // a tenant sends many calls at once
 	// Of storms of bodies.
 	Limit  int64    `json:"limit"`  // of memory, 0 = none
 	Budget int64    `json:"budget"` // of headgate, 0 = unknown
@@ -110,6 +115,7 @@ type series struct {
 	AtBack  []point `json:"atBack"`  // calls at the back end
 	Chat    []point `json:"chat"`    // seconds that each took
 	Latency []point `json:"latency"` // percent of all requests, by seconds
+	Others  []point `json:"others"`  // the same of the chats
 	Died    float64 `json:"died"`    // 0 = it did not
 }
 
@@ -147,7 +153,8 @@ func newSection(o options, s *storm, columns []column) section {
 	}
 	sec.Data.Limit, sec.Charts = s.bytes, bodyCharts()
 	if b := s.scenario.backEnd; b != nil {
-		sec.Data.Capacity, sec.Charts = b.capacity, callCharts()
+		sec.Data.Capacity, sec.Data.Flooded = b.capacity, s.flooded()
+		sec.Charts = callCharts(sec.Data.Flooded)
 		if o.against != "" {
 			sec.Notes = append(sec.Notes, "other libraries: not played, they limit what comes in, and this is about calls to a back end")
 		}
@@ -165,6 +172,11 @@ func newSection(o options, s *storm, columns []column) section {
 		sec.add(s, res, w)
 	}
 	return sec
+}
+
+// flooded reports whether a tenant sends many calls at once.
+func (s *storm) flooded() bool {
+	return slices.ContainsFunc(s.calls, func(k call) bool { return k.kind == flood })
 }
 
 // variable returns the value of a variable of an environment, "" when it is unset.
@@ -194,10 +206,12 @@ func (sec *section) add(s *storm, res result, w row) {
 		sec.Data.Budget = w.budget
 		sec.Notes = append(sec.Notes, fmt.Sprintf("%s, budget: %s, source %s", w.name, mib(w.budget), res.samples.source))
 	}
+	single := only(res.outcomes, chat)
 	sec.Data.Series = append(sec.Data.Series, series{
 		Name: res.name, Memory: res.samples.memory, Flight: res.samples.flight, Waiting: res.samples.waiting,
 		AtBack: res.samples.atBack, Chat: chats(res.outcomes),
 		Latency: cumulative(latencies(res.outcomes, math.MaxInt64), len(res.outcomes)), Died: res.died.Seconds(),
+		Others: cumulative(latencies(single, math.MaxInt64), len(single)),
 	})
 }
 

@@ -130,7 +130,7 @@ func TestReport(t *testing.T) {
 
 // Each app has a color, which is one of its name.
 func TestEveryAppHasAColor(t *testing.T) {
-	for _, name := range append([]string{"bare", "headgate"}, strings.Split(peerNames(), ", ")...) {
+	for _, name := range append([]string{"bare", strings.ReplaceAll(lanesOff, " ", "-"), "headgate"}, strings.Split(peerNames(), ", ")...) {
 		assert.Equal(t, 2, strings.Count(reportCSS, "--"+name+": #"), "%s, on light and on dark", name)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
 	"github.com/headgate-go/headgate/core/pressure"
 )
@@ -66,7 +67,7 @@ func askPeer(ctx context.Context, c *client) (state, error) {
 type samples struct {
 	memory  []point // bytes
 	flight  []point // bytes: what the app says, or the client's count
-	waiting []point // requests, where the app says it: for room, or, with a back end, for a slot
+	waiting []point // requests, where the app says it: for room, or, with a back end, in a lane or for a slot
 	atBack  []point // calls at the back end, where there is one
 
 	peakMemory int64
@@ -103,12 +104,22 @@ func (p *pressed) see(s *pressure.Snapshot) *pressed {
 	return p
 }
 
-// askOutbound reads GET /headgate/inflight: how many calls wait for a slot.
-func askOutbound(ctx context.Context, c *client) (state, error) {
-	var got inflight.Snapshot
-	err := c.get(ctx, "/headgate/inflight", &got)
+// askCalls reads of GET /headgate/status how many calls wait, in their tenants' lanes or for
+// a slot.
+func askCalls(ctx context.Context, c *client) (state, error) {
+	var got struct {
+		Lanes struct {
+			Mode   gate.Mode `json:"mode"`
+			Queued int       `json:"queued_count"`
+		} `json:"lanes"`
+		Inflight inflight.Snapshot `json:"inflight"`
+	}
+	err := c.get(ctx, "/headgate/status", &got)
 	var s state
-	for _, l := range got.Lanes {
+	if got.Lanes.Mode == gate.Enforce { // else nobody waits there, whatever the books say
+		s.waiting = got.Lanes.Queued
+	}
+	for _, l := range got.Inflight.Lanes {
 		s.waiting += l.Queued
 	}
 	return s, err
@@ -119,7 +130,7 @@ func askOutbound(ctx context.Context, c *client) (state, error) {
 // that are looked at, and no bodies.
 func watch(ctx context.Context, a *app, c *client, ask ask, back *liveBackEnd) *samples {
 	if back != nil && ask != nil {
-		ask = askOutbound
+		ask = askCalls
 	}
 	var s samples
 	var wg sync.WaitGroup

@@ -16,6 +16,9 @@ type scenario struct {
 	length time.Duration
 	// config is the YAML of the app with headgate.
 	config string
+	// lanesOff is the YAML of the app in the first row where that is not bare: it has
+	// headgate too, with its lanes off. "" = it is bare.
+	lanesOff string
 	// wait is how long a request may wait at another library's limit: as long as the
 	// config lets it wait at headgate's.
 	wait time.Duration
@@ -36,7 +39,7 @@ type scenario struct {
 
 // scenarios are all there are, in the order in which -scenario all plays them.
 func scenarios() []scenario {
-	return []scenario{bodies(), memoryStorm(), retry()}
+	return []scenario{bodies(), memoryStorm(), retry(), tenantStorm()}
 }
 
 // everything is the name that stands for all scenarios.

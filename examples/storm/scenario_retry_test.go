@@ -103,7 +103,7 @@ bare  2 of 45   43 (upstream_timeout 40, connection reset 2, queue_timeout 1)  9
 	}
 	assert.NotContains(t, string(page), `id="memory-1"`)
 	assert.Contains(t, string(page), `"capacity":8`)
-	for _, c := range callCharts() {
+	for _, c := range callCharts(false) {
 		assert.Contains(t, reportJS, `draw("`+c.ID+`", at,`)
 	}
 

@@ -20,8 +20,10 @@ import (
 type variant struct {
 	name string
 	argv []string
-	ask  ask   // nil = it says nothing of itself
-	peer *peer // whose middleware it has, nil = no other library's
+	bare bool   // argv lacks the flag that leaves headgate out
+	yaml string // its configuration, "" = the scenario's
+	ask  ask    // nil = it says nothing of itself
+	peer *peer  // whose middleware it has, nil = no other library's
 }
 
 // result is a storm against one variant.
@@ -159,9 +161,20 @@ func variants(ctx context.Context, p progress, dir, config string, others []peer
 func bareAndHeadgate(config string, argv ...string) []variant {
 	argv = append(slices.Clip(argv), "-config", config)
 	return []variant{
-		{name: "bare", argv: append(slices.Clip(argv), "-bare")},
+		{name: "bare", argv: argv, bare: true},
 		{name: "headgate", argv: argv, ask: askHeadgate},
 	}
+}
+
+// lanesOff names the app that a scenario may have in place of the bare one.
+const lanesOff = "lanes off"
+
+// base is the app that v is in this storm.
+func (s *storm) base(v variant) variant {
+	if v.bare && s.scenario.lanesOff != "" {
+		return variant{name: lanesOff, argv: v.argv, yaml: s.scenario.lanesOff}
+	}
+	return v
 }
 
 // all plays the storm against all apps, one after another. The other libraries come
@@ -172,6 +185,7 @@ func (s *storm) all(ctx context.Context, o options, p progress, apps []variant) 
 		if v.peer != nil && s.scenario.backEnd != nil {
 			continue
 		}
+		v = s.base(v)
 		r, err := s.against(ctx, v, o, p, budget)
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
@@ -246,11 +260,14 @@ func (s *storm) against(ctx context.Context, v variant, o options, p progress, b
 	defer limit.close()
 	s.limit, s.bytes = limit.how, limit.bytes
 	argv := append(slices.Clip(v.argv), back.flags()...)
+	if v.bare {
+		argv = append(argv, "-bare")
+	}
 	if v.peer != nil {
 		r.limit = s.limitPeers(o, cmp.Or(budget, derived(limit)))
 		argv = append(slices.Clip(argv), v.peer.flags(s, r.limit)...)
 	}
-	if err := os.WriteFile(s.file, []byte(configure(s.scenario.config, limit)), 0o600); err != nil {
+	if err := os.WriteFile(s.file, []byte(configure(cmp.Or(v.yaml, s.scenario.config), limit)), 0o600); err != nil {
 		return r, err
 	}
 	a, err := start(ctx, argv, s.env, limit, s.log)

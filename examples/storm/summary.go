@@ -31,6 +31,8 @@ type row struct {
 
 	back *backEndResult // nil = the scenario has none
 	chat latency        // how long chats waited
+
+	flood latency // of the answered of a flood
 }
 
 // counts says how many there are of what.
@@ -106,6 +108,7 @@ func summarise(r result) row {
 	w.all = latencyOf(r.outcomes, math.MaxInt64)
 	if w.back = r.back; w.back != nil {
 		w.chat = spread(chatWaits(r.outcomes, w.back.service))
+		w.flood = latencyOf(only(r.outcomes, flood), math.MaxInt64)
 	} else {
 		w.small = latencyOf(r.outcomes, smallBytes)
 	}
@@ -117,6 +120,17 @@ func summarise(r result) row {
 type latency struct {
 	n                  int // of them; 0 = the rest says nothing
 	p50, p90, p99, max time.Duration
+}
+
+// only are the outcomes of one kind of calls.
+func only(outcomes []outcome, k kind) []outcome {
+	var of []outcome
+	for _, o := range outcomes {
+		if o.kind == k {
+			of = append(of, o)
+		}
+	}
+	return of
 }
 
 // latencyOf is of the answered with bodies below a size.

@@ -30,6 +30,15 @@
 // there. They get a c of their own: only what they put into c.UserContext() lasts. A panic
 // in them ends the process, since no recovery stands around them.
 //
+// # What it cannot do
+//
+//   - The body is read by fasthttp, so no lease can end a slow sender: it keeps what it was
+//     given until the app's ReadTimeout, which must be set.
+//   - Bytes are counted as they are sent. c.Body unpacks a packed body without any bound:
+//     read c.BodyRaw, and unpack it within one.
+//   - Only the app that listens has a server: attached to one that is mounted into another,
+//     it does nothing.
+//
 // fasthttp sets aside a power of two for a body, so that one may take up to twice what it
 // is charged, and as much again while a chunked one grows. Whoever counts on every byte
 // gives the gate a factor for it.

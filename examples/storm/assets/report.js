@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const MiB = 1 << 20;
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name.replaceAll(" ", "-")).trim();
   const byTime = (points, scale = 1) => [(points || []).map((p) => p.t), (points || []).map((p) => p.v / scale)];
   const charts = [];
 
@@ -100,7 +100,8 @@
       axes: [axis(), axis({ size: 56 }), axis({ side: 1, scale: "n", grid: { show: false }, stroke: css("waiting") })],
       series: [seconds, curve("at the back end", "headgate", "", { fill: css("headgate") + "22" }), curve("waiting", "waiting", "", { scale: "n" })],
     }, [capacity, death(gated)]);
-    draw("chat", at, apps.map((s) => byTime(s.chat)), {
+    if (data.flooded) draw("others", at, apps.map((s) => byTime(s.others)), within(apps), []);
+    if (!data.flooded) draw("chat", at, apps.map((s) => byTime(s.chat)), {
       scales: { x: time, y: { range: upTo(1) } },
       axes: [axis(), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " s") })],
       series: [seconds, ...apps.map((s) => curve(s.name, s.name, " s", { points: { show: true, size: 6 } }))],
@@ -108,13 +109,13 @@
     latency(apps, at);
   };
 
-  const latency = (apps, at) => {
-    draw("latency", at, apps.map((s) => byTime(s.latency)), {
-      scales: { x: { time: false, distr: 3 }, y: { range: () => [0, 104] } },
-      axes: [axis({ values: (u, vs) => vs.map((v) => (v == null ? "" : v < 1 ? +(v * 1000).toFixed(1) + " ms" : v + " s")) }), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " %") })],
-      series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, ...apps.map((s) => curve(s.name, s.name, " %"))],
-    }, []);
-  };
+  const latency = (apps, at) => draw("latency", at, apps.map((s) => byTime(s.latency)), within(apps), []);
+  // Percent that were answered within a time.
+  const within = (apps) => ({
+    scales: { x: { time: false, distr: 3 }, y: { range: () => [0, 104] } },
+    axes: [axis({ values: (u, vs) => vs.map((v) => (v == null ? "" : v < 1 ? +(v * 1000).toFixed(1) + " ms" : v + " s")) }), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " %") })],
+    series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, ...apps.map((s) => curve(s.name, s.name, " %"))],
+  });
 
   const render = () => {
     for (const c of charts.splice(0)) {

@@ -88,8 +88,12 @@ func (l *Linger) Close(rc *fasthttp.RequestCtx, write time.Duration, before func
 	if rc.Hijacked() {
 		return // it ends in any case
 	}
+	if late := rc.LastTimeoutErrorResponse(); late != nil {
+		late.SetConnectionClose() // it is the one that will be written
+		return
+	}
 	rc.SetConnectionClose()
-	if _, half := rc.Conn().(halfCloser); !half || Foreign(rc) {
+	if Foreign(rc) || !networked(rc) {
 		return
 	}
 	rc.HijackSetNoResponse(true)
@@ -101,25 +105,35 @@ func (l *Linger) Close(rc *fasthttp.RequestCtx, write time.Duration, before func
 	})
 }
 
-// answer writes the response.
+// networked reports whether rc has come over a network, and not from app.Test: there the
+// answer is awaited from the handler, and peers have no port.
+func networked(rc *fasthttp.RequestCtx) bool {
+	tcp, ok := rc.RemoteAddr().(*net.TCPAddr)
+	return !ok || tcp.Port != 0
+}
+
+// answer writes the response. Whoever has replaced it meanwhile may have forgotten that
+// it is the last one.
 func answer(rc *fasthttp.RequestCtx, c net.Conn, timeout time.Duration) {
 	if timeout > 0 {
 		_ = c.SetWriteDeadline(time.Now().Add(timeout)) // a write will tell
 	}
+	rc.SetConnectionClose()
 	w := bufio.NewWriter(c)
 	if rc.Response.Write(w) == nil {
 		_ = w.Flush() // the client may have left: nobody to tell
 	}
 }
 
-// finish closes the sending side and lets in what still arrives.
+// finish closes the sending side and lets in what still arrives. A connection that a
+// listener has wrapped may have no sides; its client then sees where the answer ends by
+// its length.
 func (l *Linger) finish(c net.Conn) {
 	under := c
 	if u, ok := c.(interface{ UnsafeConn() net.Conn }); ok {
 		under = u.UnsafeConn()
 	}
-	half, ok := under.(halfCloser)
-	if !ok || half.CloseWrite() != nil {
+	if half, ok := under.(halfCloser); ok && half.CloseWrite() != nil {
 		return
 	}
 	long := briefly
