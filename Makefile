@@ -34,6 +34,10 @@ demo: ## run the memory storm with and without headgate, write report.html (unde
 test: ## test every module of the workspace, built together
 	@$(EACH) test work go test -timeout=$(TEST_TIMEOUT) ./...
 
+.PHONY: cgroup
+cgroup: ## play the memory storm in a cgroup of 256 MiB and print its figures (needs root; else it says so)
+	cd examples && go test -count=1 -v -timeout=$(TEST_TIMEOUT) -run '^TestMemoryStorm$$' ./storm
+
 # In the order of their cost. `race` runs every module's tests with GOWORK=off, hence no `test-off` beside it; the few
 # tests that the detector would falsify (they count allocations) run in `test`.
 CHECK := fmt-check laws tidy-check build-off vet staticcheck race
