@@ -147,6 +147,9 @@ func (c *Controller) wait(ctx context.Context, s *settings, r *gate.Request, cos
 	}
 	if res.Outcome == waitq.Granted {
 		c.granted(rec)
+		if charge := rec.Charge(); charge < cost {
+			rec.alone.Store(charge)
+		}
 		return rec.admitted(ln), nil
 	}
 	return c.refused(ctx, s, r, &w, res, rec, ln)
@@ -256,9 +259,15 @@ func (c *Controller) Reconfigure(cfg Config) error {
 	next := derive(cfg)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.set.Store(next)
+	last := c.set.Swap(next)
 	c.log.Use(cfg.Logger)
 	c.law.configure(next.law())
+	if last.Mode == gate.Off {
+		c.law.begin()
+	}
+	if c.timerSet && !c.closed.Load() && next.Window != last.Window {
+		c.timer.Reset(next.Window) // if it fires just now, one window is short
+	}
 	c.limit.Store(c.law.limit)
 	c.q.Reconfigure(next.queue(c.law.limit))
 	c.exempt.SetLimit(int64(cfg.MaxExempt))

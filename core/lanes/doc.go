@@ -43,7 +43,8 @@
 //   - so does a gradient of 0.25 or more: the latency now over the latency that is
 //     usual, less 1;
 //   - where nothing failed it grows by 1 if it was used to 70 % or somebody waited, and
-//     something was completed, and the gradient is under 0.125;
+//     something was completed, and the gradient is under 0.125, and half of the usual
+//     latency has passed since it last grew;
 //   - idle, or used to 30 % at most, it comes back to InitialLimit by 1 per window.
 //
 // Latency is the time to a back end's first byte, as [gate.Observe] reports it. Where
@@ -58,7 +59,8 @@
 // Latency that rises with the limit is of the limit's own making. So the long average
 // learns only from light windows, from latency below it, and from what cuts show. In a
 // load that never lets go of the limit there is a dip every two minutes or so (half of
-// that more or less, so that replicas do not dip together): the limit falls to 0.7 of
+// that more or less, so that replicas do not dip together; less often where the usual latency
+// is many windows): the limit falls to 0.7 of
 // itself until that shows. If latency falls with it, the limit made it; if not, the
 // limit goes back up, and that latency is usual. A dip that cannot drain what is in use,
 // streams of minutes for example, ends at once. While the gradient is high the long

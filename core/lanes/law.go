@@ -37,6 +37,7 @@ type law struct {
 	empty bool              // nothing was in flight when the last window closed
 
 	halvedAt int64 // when critical pressure had its last cut
+	growFrom int64 // when it may grow again
 
 	// A cut shows when what was there before it has ended. (What began after it and has
 	// ended already would not do: it is the quickest.)
@@ -78,8 +79,17 @@ func newLaw(c lawConfig, jitter func() float64) *law {
 }
 
 // configure changes what the law goes by. What it has learned it keeps, within the new
-// bounds; a fixed limit is the start.
+// bounds; a fixed limit is the start. Another algorithm keeps the limit alone: what the
+// one before made of latency, and waits for, would hold it up for ever.
 func (l *law) configure(c lawConfig) {
+	if c.algorithm != l.algorithm {
+		if l.dipping {
+			l.limit = l.back
+		}
+		l.dipping, l.settleBy, l.quietTo, l.growFrom, l.dipAt, l.every = false, 0, 0, 0, 0, firstDips
+		l.trend = trend{}
+		l.begin()
+	}
 	l.lawConfig = c
 	if c.algorithm == Fixed {
 		l.limit = c.start
@@ -87,6 +97,9 @@ func (l *law) configure(c lawConfig) {
 	l.limit = l.clamp(l.limit)
 	l.back = l.clamp(l.back)
 }
+
+// begin forgets what has been seen of the window.
+func (l *law) begin() { l.seen, l.press = window{}, pressure.Normal }
 
 func (l *law) clamp(n int64) int64 { return min(max(n, l.least), l.most) }
 
@@ -120,8 +133,12 @@ func (l *law) pressed(s pressure.Severity, now int64) bool {
 		return false
 	}
 	l.halvedAt = now
-	l.setLimit(float64(l.limit) * criticalPart)
 	l.dipping, l.settleBy = false, 0
+	if l.limit > l.least {
+		l.setLimit(float64(l.limit) * criticalPart)
+		l.quietTo = now + int64(l.window)*l.settleWindows()
+		l.trend.restart()
+	}
 	return true
 }
 
@@ -165,10 +182,13 @@ func (l *law) decide(now, inUse int64) {
 		l.cut(now, cutPart)
 	case l.settleBy != 0 || l.dipping || w.failed > 0 || l.trend.high() && !idle:
 	case util >= busyPart && w.completed > 0:
-		if !l.dip(now) && !l.trend.raised() {
+		if !l.dip(now) && !l.trend.raised() && now >= l.growFrom {
+			// What a step does is seen a latency later. Where that is many windows, one step
+			// in each would be far above the capacity before the first is seen.
+			l.growFrom = now + int64(l.trend.long*float64(time.Second)/2)
 			l.setLimit(float64(l.limit + growStep))
 		}
-	case (idle || util <= quietPart && w.completed > 0) && l.limit < l.start:
+	case util <= quietPart && l.limit < l.start:
 		l.setLimit(float64(min(l.limit+growStep, l.start)))
 	}
 }
@@ -181,7 +201,7 @@ func (l *law) cut(now int64, part float64) {
 	l.setLimit(float64(l.limit) * part)
 	l.fallTo = l.trend.short * math.Sqrt(part)
 	l.quietTo = now + int64(l.window)*l.settleWindows()
-	l.settleBy = l.quietTo + int64(l.window)*mostSettle
+	l.settleBy = l.quietTo + int64(l.window)*max(l.settleWindows(), leastPatience)
 	if l.algorithm == AIMD { // no latency will tell
 		l.settleBy = now + int64(l.window)*aimdSettle
 	}
@@ -280,9 +300,10 @@ func (l *law) dip(now int64) bool {
 }
 
 // nextDip sets the time of the next dip: in so many windows, half of that more or less, so
-// that the replicas of a service do not all dip at once.
+// that the replicas of a service do not all dip at once. Where a dip lasts long they are
+// as much further apart.
 func (l *law) nextDip(now, every int64) {
 	l.every = every
-	windows := float64(l.every) * (0.5 + l.jitter())
+	windows := float64(l.every*max(1, l.settleWindows()/4)) * (0.5 + l.jitter())
 	l.dipAt = now + int64(windows*float64(l.window))
 }

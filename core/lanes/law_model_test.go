@@ -41,6 +41,7 @@ type refLaw struct {
 	dip         bool
 	before      int64
 	due         int64
+	wait        int64 // until when it does not grow
 	gap         int64
 }
 
@@ -83,8 +84,12 @@ func (m *refLaw) pressed(s pressure.Severity, now int64) {
 	m.worst = max(m.worst, s)
 	if s == pressure.Critical && now-m.halved >= m.window && m.algorithm != Fixed {
 		m.halved = now
-		m.to(float64(m.limit) * 0.5)
 		m.dip, m.waiting = false, false
+		if m.limit > m.least {
+			m.to(float64(m.limit) * 0.5)
+			m.deaf = now + m.window*int64(min(max(math.Ceil(2*m.long*1e9/float64(m.window)), 1), 600))
+			m.samples, m.fresh = nil, true
+		}
 	}
 }
 
@@ -119,9 +124,9 @@ func (m *refLaw) cut(part float64, now int64) {
 	}
 	m.to(float64(m.limit) * part)
 	m.target = m.short * math.Sqrt(part)
-	windows := min(max(math.Ceil(2*m.long*1e9/float64(m.window)), 1), 30)
+	windows := min(max(math.Ceil(2*m.long*1e9/float64(m.window)), 1), 600)
 	m.deaf = now + int64(windows)*m.window
-	m.waiting, m.await = true, m.deaf+30*m.window
+	m.waiting, m.await = true, m.deaf+int64(max(windows, 30))*m.window
 	if m.algorithm == AIMD {
 		m.await = now + 3*m.window
 	}
@@ -138,7 +143,8 @@ func (m *refLaw) endDip(gap, now int64) {
 
 func (m *refLaw) plan(gap, now int64) {
 	m.gap = gap
-	m.due = now + int64(float64(gap)*(0.5+m.jitter())*float64(m.window))
+	lasts := int64(min(max(math.Ceil(2*m.long*1e9/float64(m.window)), 1), 600))
+	m.due = now + int64(float64(gap*max(1, lasts/4))*(0.5+m.jitter())*float64(m.window))
 }
 
 // average moves the averages and says whether it did.
@@ -182,7 +188,7 @@ func (m *refLaw) average(now, inUse int64, util float64, idle bool) bool {
 			m.early = nil
 		}
 		if m.early = append(m.early, value); m.long == 0 {
-			m.deaf = now + 2*m.window*int64(min(max(math.Ceil(2*value*1e9/float64(m.window)), 1), 30))
+			m.deaf = now + 2*m.window*int64(min(max(math.Ceil(2*value*1e9/float64(m.window)), 1), 600))
 		}
 		m.long = 0
 		for _, v := range m.early {
@@ -267,10 +273,11 @@ func (m *refLaw) decide(now, inUse int64) {
 				return
 			}
 		}
-		if !m.raised() {
+		if !m.raised() && now >= m.wait {
+			m.wait = now + int64(m.long*1e9/2)
 			m.to(float64(m.limit + 1))
 		}
-	case calm && (idle || util <= 0.3 && m.good > 0 && util < 0.7) && m.limit < m.start:
+	case calm && util <= 0.3 && m.limit < m.start:
 		m.to(float64(m.limit + 1))
 	}
 }

@@ -23,6 +23,7 @@ type lease struct {
 	lane   atomic.Pointer[lane] // nil without lanes
 	told   atomic.Uint64        // the latest generation, plus one, that was observed
 	booked atomic.Int64         // what one that waits in the books would cost
+	alone  atomic.Int64         // the whole limit, of one that was charged that in place of its cost
 
 	// Of a record of the pool: its holder's, and then of whoever's Release ended it.
 	start  int64           // when it was granted; 0 = not timed
@@ -133,6 +134,9 @@ func (l *lease) putBack(gen uint64, ln *lane) {
 	if l.booked.Load() != 0 {
 		l.booked.Store(0)
 	}
+	if l.alone.Load() != 0 {
+		l.alone.Store(0)
+	}
 	c.records.rest.Put(l)
 	if start != 0 {
 		c.ended(ctx, start, stream, told)
@@ -145,7 +149,11 @@ func (l *lease) forget() { l.start, l.ctx, l.stream = 0, nil, false }
 // holds is what generation gen of the record holds, or would hold if it were not in the
 // books alone, and its lane. ok is false when gen is not out any more.
 func (l *lease) holds(gen uint64) (cost int64, ln *lane, ok bool) {
-	cost, ln = max(l.Charge(), l.booked.Load()), l.lane.Load()
+	charge := l.Charge()
+	cost, ln = max(charge, l.booked.Load()), l.lane.Load()
+	if whole := l.alone.Load(); whole != 0 && charge == whole {
+		cost = max(cost, l.c.limit.Load()) // the limit may have grown since
+	}
 	return cost, ln, l.Live(gen) // looked at last: then they are this lease's
 }
 

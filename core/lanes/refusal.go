@@ -17,6 +17,11 @@ const (
 
 // refused gives back what a request has that got nothing, and says why.
 func (c *Controller) refused(ctx context.Context, s *settings, r *gate.Request, w *waitq.Request, res waitq.Result, rec *lease, ln *lane) (gate.Lease, error) {
+	if rec.start != 0 {
+		c.mu.Lock()
+		c.untimeLocked()
+		c.mu.Unlock()
+	}
 	rec.forget()
 	c.records.rest.Put(rec)
 	if ln != nil {

@@ -47,6 +47,26 @@ func TestSimSettlesAndFollows(t *testing.T) {
 	}
 }
 
+// So it does where a call takes many windows, as whole answers of a model do.
+func TestSimSlowBackends(t *testing.T) {
+	alone(t)
+	for _, c := range []struct {
+		base     time.Duration
+		capacity float64
+		cost     float64
+		part     float64
+	}{
+		{5 * time.Second, 8, 1, 0.4}, {5 * time.Second, 20, 1, 0.25}, {20 * time.Second, 16, 1, 0.25}, {20 * time.Second, 64, 1, 0.25},
+		{20 * time.Second, 120, 1, 0.25}, {20 * time.Second, 24, 6, 1}, {time.Minute, 20, 1, 0.4},
+	} {
+		for seed := range uint64(2) {
+			p := newPlant(t, seed, func(p *plant) { p.capacity, p.base, p.jitter, p.cost = c.capacity, c.base, 0.2, c.cost })
+			p.run(2 * 3600)
+			p.near("calls of "+c.base.String(), 1800, c.capacity, c.part)
+		}
+	}
+}
+
 // So it does where each call costs a few units, and few are in flight.
 func TestSimCallsThatCostMore(t *testing.T) {
 	alone(t)

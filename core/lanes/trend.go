@@ -24,7 +24,8 @@ const (
 	firstDips, mostDips = 30, 120 // windows between dips
 	vainDips            = 600     // after one that could not drain what was in use
 	aimdSettle          = 3       // windows between cuts for errors
-	mostSettle          = 30      // windows that a cut may take to show
+	mostSettle          = 600     // windows that a cut may take to show
+	leastPatience       = 30      // and that samples are awaited after that, at least
 )
 
 // source is where a latency comes from. The two are never mixed.

@@ -44,6 +44,14 @@ func (c *Controller) timeOne() {
 	c.mu.Unlock()
 }
 
+// untimeLocked lets another request be timed in the place of one that came to nothing:
+// else those that are refused or leave could use up all that a window times.
+func (c *Controller) untimeLocked() {
+	if c.timed.Load() > 0 && c.timed.Add(-1) == timedEach-1 && !c.closed.Load() {
+		c.look.Store(c.look.Load() | wanting)
+	}
+}
+
 // granted moves the beginning of a request that has waited to its grant.
 func (c *Controller) granted(rec *lease) {
 	if rec.start != 0 {
@@ -54,20 +62,22 @@ func (c *Controller) granted(rec *lease) {
 // ended tells the law of a timed request whose lease has been released.
 func (c *Controller) ended(ctx context.Context, start int64, stream, told bool) {
 	err := ctx.Err()
-	if told || errors.Is(err, context.Canceled) {
-		return
-	}
 	now, inUse, waiting := c.now(), c.q.InUse(), c.q.Waiting()
 	d := max(time.Duration(now-start), 1)
 	if stream {
 		d = 0 // it is over, and that is all that is known
 	}
+	gone := errors.Is(err, context.Canceled)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.law.look(inUse, waiting)
-	if err != nil {
+	c.law.look(inUse, waiting) // how full it is does not depend on how this one ended
+	switch {
+	case gone && !told:
+		c.untimeLocked()
+	case told || gone:
+	case err != nil:
 		c.law.failedOnce()
-	} else {
+	default:
 		c.law.took(held, d, now)
 	}
 }
@@ -102,6 +112,9 @@ func (c *Controller) pressed(s pressure.Severity) {
 	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if set := c.set.Load(); set.Mode == gate.Off || set.Algorithm == Fixed {
+		return // no window would end, so that it would be remembered for ever
+	}
 	c.law.pressed(s, now)
 	c.applyLocked()
 	if s > pressure.Normal {

@@ -67,7 +67,7 @@ func (g *gateway) batches(refuse func(http.ResponseWriter, *http.Request, error)
 			writeJSON(w, p.status, batchAPI.shape(*p))
 			return
 		}
-		ctx := gate.WithClass(apart(r.Context()), gate.Bulk)
+		ctx := gate.WithClass(g.beside(r.Context()), gate.Bulk)
 		answer := batchAnswer{Model: b.Model, Results: make([]batchResult, len(b.Prompts))}
 		var calls sync.WaitGroup
 		for i, prompt := range b.Prompts {
@@ -210,12 +210,20 @@ func (g *gateway) completion(ctx context.Context, in *http.Request, model, promp
 // all results have, or 502; where all were refused, the answer is marked as one refusal
 // is that stands alone.
 func (b *batchAnswer) write(w http.ResponseWriter) {
-	first, same, refused, retry := b.Results[0], true, 0, int64(0)
-	for _, r := range b.Results {
+	var status int
+	b.Succeeded, b.Failed, status = together(w.Header(), b.Results)
+	writeJSON(w, status, b)
+}
+
+// together is how many of the results, at least one, are answers, how many are not, and the
+// status of all, whose marks it sets.
+func together(h http.Header, results []batchResult) (succeeded, failed, status int) {
+	first, same, refused, retry := results[0], true, 0, int64(0)
+	for _, r := range results {
 		if r.Error == nil {
-			b.Succeeded++
+			succeeded++
 		} else {
-			b.Failed++
+			failed++
 		}
 		if r.Reason != "" {
 			refused++
@@ -223,18 +231,18 @@ func (b *batchAnswer) write(w http.ResponseWriter) {
 		same = same && r.Status == first.Status
 		retry = max(retry, r.RetryAfterS)
 	}
-	status := http.StatusOK
-	if b.Succeeded == 0 {
+	status = http.StatusOK
+	if succeeded == 0 {
 		status = first.Status
 		if !same {
 			status = http.StatusBadGateway
 		}
 	}
-	if refused == len(b.Results) {
-		w.Header().Set(gate.MarkerHeader, string(first.Reason))
+	if refused == len(results) {
+		h.Set(gate.MarkerHeader, string(first.Reason))
 		if retry > 0 {
-			w.Header().Set("Retry-After", strconv.FormatInt(retry, 10))
+			h.Set("Retry-After", strconv.FormatInt(retry, 10))
 		}
 	}
-	writeJSON(w, status, b)
+	return succeeded, failed, status
 }

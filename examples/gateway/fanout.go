@@ -62,7 +62,7 @@ type fusionResult struct {
 // no room is not called; one that is refused here, fails or is overloaded is passed over.
 func (g *gateway) combos(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
 	return g.fansOut(comboAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout) {
-		ctx := apart(r.Context())
+		ctx := g.beside(r.Context())
 		passed := 0
 		var last *batchResult
 		for _, target := range g.order(f) {
@@ -94,7 +94,7 @@ func (g *gateway) combos(refuse func(http.ResponseWriter, *http.Request, error) 
 // fusions calls all targets that have room at once, asked for as one set.
 func (g *gateway) fusions(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
 	return g.fansOut(fusionAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout) {
-		ctx := apart(r.Context())
+		ctx := g.beside(r.Context())
 		answer := fusionAnswer{Results: make([]fusionResult, len(f.Targets))}
 		room := g.room(r.Context(), f, f.Targets...)
 		if !slices.Contains(room, true) {
@@ -213,21 +213,17 @@ func (r *batchResult) answer(w http.ResponseWriter) {
 	writeJSON(w, r.Status, r.Response)
 }
 
-// write answers with 200 where anything has succeeded, else with 502.
+// write answers as a batch of those that were called does.
 func (f *fusionAnswer) write(w http.ResponseWriter) {
+	var called []batchResult
 	for _, r := range f.Results {
-		switch {
-		case r.Skipped:
+		if r.Skipped {
 			f.Skipped++
-		case r.Error == nil:
-			f.Succeeded++
-		default:
-			f.Failed++
+		} else {
+			called = append(called, r.batchResult)
 		}
 	}
-	status := http.StatusOK
-	if f.Succeeded == 0 {
-		status = http.StatusBadGateway
-	}
+	var status int
+	f.Succeeded, f.Failed, status = together(w.Header(), called)
 	writeJSON(w, status, f)
 }

@@ -162,6 +162,17 @@ func apart(ctx context.Context) context.Context {
 	return gate.WithClass(out, gate.ClassOf(ctx))
 }
 
+// beside is apart, but the tenant's lane hears how the back end answers. Its limit goes by
+// that; it holds no body that the first answer would end.
+func (g *gateway) beside(ctx context.Context) context.Context {
+	out := apart(ctx)
+	if g.hg == nil {
+		return out
+	}
+	lease, _ := gate.LeaseOf(ctx, g.hg.Tenants)
+	return lease.In(out, g.hg.Tenants)
+}
+
 // valueless is a context without its parent's values.
 type valueless struct{ context.Context }
 
