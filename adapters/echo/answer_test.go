@@ -19,6 +19,7 @@ import (
 
 	echogate "github.com/headgate-go/headgate/adapters/echo"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // problem is the body of a refusal as Echo's own error handler writes it.
@@ -41,12 +42,12 @@ func TestT31Refused(t *testing.T) {
 			assert.Equal(t, rej.Error(), fmt.Sprint(he.Message))
 			assert.NotErrorAs(t, he.Internal, new(*echo.HTTPError))
 			return err
-		}), echogate.Middleware(&slots{}))
+		}), echogate.Middleware(&gatetest.Slots{}))
 		e.Debug = debug
 		for range 2 { // a fresh error each time
 			rec := get(e, "/?pretty")
 			assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
-			assert.JSONEq(t, problem(refusal(gate.QueueFull)), rec.Body.String())
+			assert.JSONEq(t, problem(gatetest.Refusal(gate.QueueFull)), rec.Body.String())
 			assert.Equal(t, []string{"application/problem+json"}, rec.Header().Values("Content-Type"))
 			assert.Equal(t, []string{"queue_full"}, rec.Header().Values(gate.MarkerHeader))
 			assert.Equal(t, []string{"3"}, rec.Header().Values("Retry-After"))
@@ -78,21 +79,21 @@ func TestAppsErrorHandler(t *testing.T) {
 		"Echo's": {func(he *echo.HTTPError, c echo.Context) error {
 			c.Echo().DefaultHTTPErrorHandler(he, c)
 			return nil
-		}, problem(refusal(gate.QueueFull)), "application/problem+json"},
+		}, problem(gatetest.Refusal(gate.QueueFull)), "application/problem+json"},
 		"Refuse": {func(he *echo.HTTPError, c echo.Context) error {
 			assert.True(t, echogate.Refuse(c, he))
 			return nil
-		}, strings.TrimSpace(problem(refusal(gate.QueueFull))), "application/problem+json"},
+		}, strings.TrimSpace(problem(gatetest.Refusal(gate.QueueFull))), "application/problem+json"},
 		"another status": {func(_ *echo.HTTPError, c echo.Context) error {
 			return c.NoContent(http.StatusTeapot)
 		}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
-			for _, mw := range []echo.MiddlewareFunc{echogate.Middleware(&slots{}), middleware.Recover()} {
+			for _, mw := range []echo.MiddlewareFunc{echogate.Middleware(&gatetest.Slots{}), middleware.Recover()} {
 				calls = 0
-				e := app(func(echo.Context) error { return fmt.Errorf("deep: %w", refusal(gate.QueueFull)) },
-					echogate.Middleware(&slots{limit: 1}), mw)
+				e := app(func(echo.Context) error { return fmt.Errorf("deep: %w", gatetest.Refusal(gate.QueueFull)) },
+					echogate.Middleware(&gatetest.Slots{Limit: 1}), mw)
 				e.HTTPErrorHandler = func(err error, c echo.Context) {
 					calls++
 					var he *echo.HTTPError
@@ -114,11 +115,11 @@ func TestAppsErrorHandler(t *testing.T) {
 // middleware that refused, or around the handler that did.
 func TestRefuseInErrorHandler(t *testing.T) {
 	for _, limit := range []int{0, 1} {
-		e := app(func(echo.Context) error { return refusal(gate.QueueFull) },
-			echogate.WithConfig(echogate.Config{Gate: &slots{limit: limit}, Format: gate.OpenAI}))
+		e := app(func(echo.Context) error { return gatetest.Refusal(gate.QueueFull) },
+			echogate.WithConfig(echogate.Config{Gate: &gatetest.Slots{Limit: limit}, Format: gate.OpenAI}))
 		e.HTTPErrorHandler = func(err error, c echo.Context) { assert.True(t, echogate.Refuse(c, err)) }
 		rec := get(e, "/")
-		body, contentType := refusal(gate.QueueFull).Render(gate.OpenAI)
+		body, contentType := gatetest.Refusal(gate.QueueFull).Render(gate.OpenAI)
 		assert.Equal(t, string(body), rec.Body.String())
 		assert.Equal(t, contentType, rec.Header().Get("Content-Type"))
 	}
@@ -126,7 +127,7 @@ func TestRefuseInErrorHandler(t *testing.T) {
 
 // What becomes of the error that a handler returns.
 func TestHandlersErrors(t *testing.T) {
-	rej := refusal(gate.NoTarget)
+	rej := gatetest.Refusal(gate.NoTarget)
 	wrapped := fmt.Errorf("back end: %w", rej)
 	mine := errors.New("mine")
 	teapot := echo.NewHTTPError(http.StatusTeapot, "short").SetInternal(rej)
@@ -145,7 +146,7 @@ func TestHandlersErrors(t *testing.T) {
 	} {
 		for _, skip := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				mw := echogate.WithConfig(echogate.Config{Gate: &slots{limit: 1}, Skipper: func(echo.Context) bool { return skip }})
+				mw := echogate.WithConfig(echogate.Config{Gate: &gatetest.Slots{Limit: 1}, Skipper: func(echo.Context) bool { return skip }})
 				rec := get(app(func(echo.Context) error { return test.err }, around(func(_ echo.Context, err error) error {
 					assert.Equal(t, test.same, err == test.err) //nolint:errorlint // the very error
 					return err
@@ -161,9 +162,9 @@ func TestHandlersErrors(t *testing.T) {
 // Echo looks at the outermost error only.
 func TestWrappedInBetween(t *testing.T) {
 	wrap := around(func(_ echo.Context, err error) error { return fmt.Errorf("in between: %w", err) })
-	rec := get(app(unreached(t), echogate.Middleware(&slots{limit: 1}), wrap, echogate.Middleware(&slots{})), "/")
+	rec := get(app(unreached(t), echogate.Middleware(&gatetest.Slots{Limit: 1}), wrap, echogate.Middleware(&gatetest.Slots{})), "/")
 	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
-	assert.Equal(t, problem(refusal(gate.QueueFull)), rec.Body.String())
+	assert.Equal(t, problem(gatetest.Refusal(gate.QueueFull)), rec.Body.String())
 }
 
 // H9: to an answer that has begun nothing is added.
@@ -175,8 +176,8 @@ func TestH9AnswerHasBegun(t *testing.T) {
 	} {
 		rec := get(app(func(c echo.Context) error {
 			assert.NoError(t, c.String(http.StatusOK, "begun"))
-			return how(c, refusal(gate.NoTarget))
-		}, echogate.Middleware(&slots{limit: 1})), "/")
+			return how(c, gatetest.Refusal(gate.NoTarget))
+		}, echogate.Middleware(&gatetest.Slots{Limit: 1})), "/")
 		assert.Equal(t, "begun", rec.Body.String())
 		assert.Empty(t, rec.Header().Get(gate.MarkerHeader))
 	}
@@ -191,7 +192,7 @@ func TestRefuse(t *testing.T) {
 		for _, name := range []string{"Content-Length", "Content-Type", "ETag", "Last-Modified"} {
 			c.Response().Header().Set(name, "1")
 		}
-		assert.True(t, echogate.Refuse(c, fmt.Errorf("reading: %w", refusal(gate.PayloadTooLarge))))
+		assert.True(t, echogate.Refuse(c, fmt.Errorf("reading: %w", gatetest.Refusal(gate.PayloadTooLarge))))
 		return nil
 	}), "/")
 	assert.Equal(t, http.StatusRequestEntityTooLarge, rec.Code)
@@ -204,7 +205,7 @@ func TestRefuse(t *testing.T) {
 // OnRefuse answers, gives the error handler an error of its own, or leaves it.
 func TestOnRefuse(t *testing.T) {
 	e := app(unreached(t), echogate.WithConfig(echogate.Config{
-		Gate: &slots{},
+		Gate: &gatetest.Slots{},
 		OnRefuse: func(c echo.Context, rej *gate.Rejection) error {
 			switch c.QueryParam("how") {
 			case "answer":
@@ -223,14 +224,14 @@ func TestOnRefuse(t *testing.T) {
 		assert.Equal(t, "3", rec.Header().Get("Retry-After"))
 		assert.Equal(t, "queue_full", rec.Header().Get(gate.MarkerHeader))
 		if status == 503 {
-			assert.Equal(t, problem(refusal(gate.QueueFull)), rec.Body.String())
+			assert.Equal(t, problem(gatetest.Refusal(gate.QueueFull)), rec.Body.String())
 		}
 	}
 }
 
 // A refusal inside of Echo's middleware that compresses can be read.
 func TestRefusedCompressed(t *testing.T) {
-	e := app(unreached(t), middleware.Gzip(), echogate.Middleware(&slots{}))
+	e := app(unreached(t), middleware.Gzip(), echogate.Middleware(&gatetest.Slots{}))
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.Header.Set("Accept-Encoding", "gzip")
 	rec := httptest.NewRecorder()
@@ -242,7 +243,7 @@ func TestRefusedCompressed(t *testing.T) {
 		text, err = io.ReadAll(zip)
 		require.NoError(t, err)
 	}
-	assert.Equal(t, problem(refusal(gate.QueueFull)), string(text))
+	assert.Equal(t, problem(gatetest.Refusal(gate.QueueFull)), string(text))
 }
 
 // To a client that has left nothing is written, with writers that can be hijacked and
@@ -258,10 +259,10 @@ func TestCanceledWritesNothing(t *testing.T) {
 		logged <- c.Response().Status
 		return err
 	})
-	for _, err := range []error{refusal(gate.Canceled), fmt.Errorf("acquire: %w", context.Canceled)} {
+	for _, err := range []error{gatetest.Refusal(gate.Canceled), fmt.Errorf("acquire: %w", context.Canceled)} {
 		decisions := 0
 		e := app(unreached(t), log, echogate.WithConfig(echogate.Config{
-			Gate: &refusing{err}, OnDecision: func(echogate.Decision) { decisions++ },
+			Gate: &gatetest.Refusing{Err: err}, OnDecision: func(echogate.Decision) { decisions++ },
 			OnRefuse: func(echo.Context, *gate.Rejection) error { t.Error("called"); return nil },
 		}))
 		rec := httptest.NewRecorder()
@@ -271,7 +272,7 @@ func TestCanceledWritesNothing(t *testing.T) {
 		assert.Equal(t, 499, <-logged)
 		assert.Equal(t, 1, decisions)
 	}
-	srv := serve(t, app(unreached(t), log, echogate.Middleware(&refusing{refusal(gate.Canceled)})))
+	srv := serve(t, app(unreached(t), log, echogate.Middleware(&gatetest.Refusing{Err: gatetest.Refusal(gate.Canceled)})))
 	_, err := srv.Client().Post(srv.URL, "text/plain", strings.NewReader("x")) //nolint:bodyclose // there is none
 	require.Error(t, err, "the connection ends without an answer")
 	assert.Equal(t, 499, <-logged)
@@ -288,7 +289,7 @@ func TestBadConfig(t *testing.T) {
 	for name, c := range map[string]echogate.Config{
 		"echogate: Config.Gate is nil":                      {},
 		"echogate: Config.Gate: echogate_test.uncomparable": {Gate: uncomparable{}},
-		"echogate: Config.Format: format 77":                {Gate: &slots{}, Format: 77},
+		"echogate: Config.Format: format 77":                {Gate: &gatetest.Slots{}, Format: 77},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mw, err := c.ToMiddleware()
@@ -297,9 +298,9 @@ func TestBadConfig(t *testing.T) {
 			assert.PanicsWithValue(t, err.Error(), func() { echogate.WithConfig(c) })
 		})
 	}
-	assert.PanicsWithValue(t, "echogate: Config.Gate is nil", func() { echogate.Middleware((*slots)(nil)) })
+	assert.PanicsWithValue(t, "echogate: Config.Gate is nil", func() { echogate.Middleware((*gatetest.Slots)(nil)) })
 	c := echogate.DefaultConfig
-	c.Gate = &slots{limit: 1}
+	c.Gate = &gatetest.Slots{Limit: 1}
 	assert.Equal(t, http.StatusOK, get(app(ok, echogate.WithConfig(c)), "/").Code)
 	assert.Nil(t, echogate.DefaultConfig.Gate)
 }
@@ -316,11 +317,11 @@ func TestPanickingHooks(t *testing.T) {
 		"OnDecision": {OnDecision: func(echogate.Decision) { panic("hook") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &slots{limit: 1}
+			g := &gatetest.Slots{Limit: 1}
 			c.Gate = g
 			e := app(unreached(t), echogate.WithConfig(c))
 			assert.PanicsWithValue(t, "hook", func() { get(e, "/") })
-			assert.Zero(t, g.inUse())
+			assert.Zero(t, g.InUse())
 		})
 	}
 }

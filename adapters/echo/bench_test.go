@@ -11,15 +11,8 @@ import (
 
 	echogate "github.com/headgate-go/headgate/adapters/echo"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
-
-// freeGate admits everyone with the same lease and allocates nothing.
-type freeGate struct{ slot }
-
-func (g *freeGate) Acquire(context.Context, gate.Request) (gate.Lease, error) {
-	return gate.NewLease(g, 1), nil
-}
-func (g *freeGate) Release(uint64) {}
 
 // discard is a response that goes nowhere.
 type discard struct{ header http.Header }
@@ -37,7 +30,7 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates too")
 	}
 	const four, six = "192.0.2.1:1234", "[2001:db8::1]:1234"
-	one := echogate.Middleware(&freeGate{})
+	one := echogate.Middleware(&gatetest.Free{})
 	for name, test := range map[string]struct {
 		middlewares []echo.MiddlewareFunc
 		peer        string
@@ -45,14 +38,14 @@ func TestAllocations(t *testing.T) {
 	}{
 		"no gate":        {nil, four, 0},
 		"one gate":       {[]echo.MiddlewareFunc{one}, four, 3},
-		"two gates":      {[]echo.MiddlewareFunc{one, echogate.Middleware(&freeGate{})}, four, 6},
+		"two gates":      {[]echo.MiddlewareFunc{one, echogate.Middleware(&gatetest.Free{})}, four, 6},
 		"one gate, IPv6": {[]echo.MiddlewareFunc{one}, six, 5},
 		"configured": {[]echo.MiddlewareFunc{echogate.WithConfig(echogate.Config{
-			Gate: &freeGate{}, Skipper: func(echo.Context) bool { return false },
+			Gate: &gatetest.Free{}, Skipper: func(echo.Context) bool { return false },
 			Flow: func(echo.Context) string { return "x" }, Cost: func(echo.Context) int64 { return 1 },
 			OnDecision: func(echogate.Decision) {},
 		})}, six, 3},
-		"another format": {[]echo.MiddlewareFunc{echogate.WithConfig(echogate.Config{Gate: &freeGate{}, Format: gate.OpenAI})}, four, 4},
+		"another format": {[]echo.MiddlewareFunc{echogate.WithConfig(echogate.Config{Gate: &gatetest.Free{}, Format: gate.OpenAI})}, four, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := app(silent, test.middlewares...)
@@ -76,7 +69,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	}{
 		{"bare", nil},
 		{"least", []echo.MiddlewareFunc{least}},
-		{"gate", []echo.MiddlewareFunc{echogate.Middleware(&freeGate{})}},
+		{"gate", []echo.MiddlewareFunc{echogate.Middleware(&gatetest.Free{})}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			h := app(silent, c.middlewares...)

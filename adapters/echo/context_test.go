@@ -15,11 +15,12 @@ import (
 
 	echogate "github.com/headgate-go/headgate/adapters/echo"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // A lease, a class and a flow are in the context of the request.
 func TestContext(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	e := app(func(c echo.Context) error {
 		_, held := gate.LeaseOf(echogate.Context(c), g)
 		assert.True(t, held)
@@ -28,14 +29,14 @@ func TestContext(t *testing.T) {
 		return ok(c)
 	}, before(func(c echo.Context) { echogate.SetClass(c, gate.Bulk) }), echogate.Middleware(g))
 	assert.Equal(t, http.StatusOK, get(e, "/").Code)
-	assert.Equal(t, gate.Bulk, g.requests()[0].Class)
-	assert.Zero(t, g.inUse())
+	assert.Equal(t, gate.Bulk, g.Requests()[0].Class)
+	assert.Zero(t, g.InUse())
 }
 
 // T04: a handler that sends its request through the app again holds one slot of the
 // gate that admitted it, and one of a gate that only the second pass meets each time.
 func TestT04DispatchedAgain(t *testing.T) {
-	whole, other := &slots{limit: 1}, &slots{limit: 1}
+	whole, other := &gatetest.Slots{Limit: 1}, &gatetest.Slots{Limit: 1}
 	e := echo.New()
 	e.Use(echogate.Middleware(whole))
 	e.POST("/start", func(c echo.Context) error {
@@ -43,15 +44,15 @@ func TestT04DispatchedAgain(t *testing.T) {
 			again := c.Request().Clone(echogate.Context(c))
 			again.URL.Path = "/end"
 			e.ServeHTTP(c.Response(), again)
-			assert.Equal(t, 1, whole.inUse())
-			assert.Zero(t, other.inUse())
+			assert.Equal(t, 1, whole.InUse())
+			assert.Zero(t, other.InUse())
 		}
 		return nil
 	})
 	passes := 0
 	e.POST("/end", func(c echo.Context) error {
 		passes++
-		assert.Equal(t, 1, other.inUse())
+		assert.Equal(t, 1, other.InUse())
 		body, err := io.ReadAll(c.Request().Body)
 		assert.NoError(t, err)
 		_, err = fmt.Fprintf(c.Response(), "%d %d;", passes, len(body))
@@ -62,15 +63,15 @@ func TestT04DispatchedAgain(t *testing.T) {
 		rec := send(e, http.MethodPost, "/start", strings.NewReader("body"))
 		assert.Equal(t, "1 4;2 0;", rec.Body.String())
 	}
-	assert.Zero(t, whole.inUse())
-	assert.Len(t, whole.requests(), 3)
-	assert.Len(t, other.requests(), 6)
+	assert.Zero(t, whole.InUse())
+	assert.Len(t, whole.Requests(), 3)
+	assert.Len(t, other.Requests(), 6)
 }
 
 // A middleware in front that tries again what is behind it asks the gate anew, and the
 // handler goes on reading where the first try has stopped.
 func TestTriedAgain(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	retry := func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			for range 3 {
@@ -93,8 +94,8 @@ func TestTriedAgain(t *testing.T) {
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	assert.Equal(t, "abc;def;gh;", string(text))
-	assert.Len(t, g.requests(), 3)
-	assert.Zero(t, g.inUse())
+	assert.Len(t, g.Requests(), 3)
+	assert.Zero(t, g.InUse())
 }
 
 // What Echo's middlewares put around the body in place hides nothing: a refusal after
@@ -106,8 +107,8 @@ func TestBodyWrappedInPlace(t *testing.T) {
 				_, err := io.Copy(io.Discard, c.Request().Body)
 				assert.NoError(t, err)
 			}
-			return refusal(gate.NoTarget)
-		}, echogate.Middleware(&slots{limit: 1}), middleware.BodyLimit("1M")))
+			return gatetest.Refusal(gate.NoTarget)
+		}, echogate.Middleware(&gatetest.Slots{Limit: 1}), middleware.BodyLimit("1M")))
 		resp, _ := post(t, srv, 1000)
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		assert.Equal(t, !read, resp.Close)
@@ -116,7 +117,7 @@ func TestBodyWrappedInPlace(t *testing.T) {
 
 // H3: contexts are used again by the app; no answer holds anything of another's.
 func TestH3MixedRequests(t *testing.T) {
-	g, small := &slots{limit: 2}, &slots{limit: 1}
+	g, small := &gatetest.Slots{Limit: 2}, &gatetest.Slots{Limit: 1}
 	e := echo.New()
 	e.Logger.SetOutput(io.Discard)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true}))
@@ -156,13 +157,13 @@ func TestH3MixedRequests(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	assert.Zero(t, g.inUse()+small.inUse())
+	assert.Zero(t, g.InUse()+small.InUse())
 }
 
 // Acquire fills what the caller left open, holds one lease, and changes nothing when it
 // is refused; its error is the gate's.
 func TestAcquire(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	e := echo.New()
 	e.POST("/pot/:id", func(c echo.Context) error {
 		came := c.Request()
@@ -172,38 +173,38 @@ func TestAcquire(t *testing.T) {
 		assert.NoError(t, echogate.Acquire(c, g, gate.Request{}), "it is admitted already")
 		assert.Same(t, held, c.Request())
 
-		full := &slots{}
+		full := &gatetest.Slots{}
 		err := echogate.Acquire(c, full, gate.Request{})
-		assert.Equal(t, refusal(gate.QueueFull), err)
+		assert.Equal(t, gatetest.Refusal(gate.QueueFull), err)
 		assert.Same(t, held, c.Request())
 		echogate.Release(c, full) // nothing is held: nothing happens
-		assert.Equal(t, 1, g.inUse())
+		assert.Equal(t, 1, g.InUse())
 		echogate.Release(c, g)
 		echogate.Release(c, g)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 		return nil
 	})
 	send(e, http.MethodPost, "/pot/1", strings.NewReader("body"))
-	require.Len(t, g.requests(), 1)
+	require.Len(t, g.Requests(), 1)
 	assert.Equal(t, gate.Request{
 		Flow: "tenant", Weight: 1, Class: gate.Default, Bytes: 4, Method: "POST", Route: "/pot/:id", Path: "/pot/1",
-	}, g.requests()[0])
+	}, g.Requests()[0])
 }
 
 // T10: whatever ends the handler releases once, and passes through.
 func TestEveryEndReleases(t *testing.T) {
 	for _, end := range []any{"boom", http.ErrAbortHandler} {
-		g := &slots{limit: 1}
+		g := &gatetest.Slots{Limit: 1}
 		e := app(func(echo.Context) error { panic(end) }, echogate.Middleware(g))
 		assert.PanicsWithValue(t, end, func() { get(e, "/") })
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	deny := func(echo.HandlerFunc) echo.HandlerFunc { return func(echo.Context) error { return echo.ErrTeapot } }
 	e := app(unreached(t), echogate.Middleware(g), deny)
 	for range 3 {
 		assert.Equal(t, http.StatusTeapot, get(e, "/").Code)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
 }
 
@@ -211,7 +212,7 @@ func TestEveryEndReleases(t *testing.T) {
 func TestRequestIsCopied(t *testing.T) {
 	var came, inside *http.Request
 	e := app(func(c echo.Context) error { inside = c.Request(); return nil },
-		before(func(c echo.Context) { came = c.Request() }), echogate.Middleware(&slots{limit: 1}))
+		before(func(c echo.Context) { came = c.Request() }), echogate.Middleware(&gatetest.Slots{Limit: 1}))
 	get(e, "/")
 	assert.NotSame(t, came, inside)
 	assert.Equal(t, http.NoBody, inside.Body)

@@ -13,6 +13,7 @@ import (
 	echogate "github.com/headgate-go/headgate/adapters/echo"
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // I7: the hook also sees that the gate has cut a body that it had admitted, and a gate that
@@ -26,7 +27,7 @@ func TestOnDecisionOfACutBody(t *testing.T) {
 	var seen []error
 	hook := func(d echogate.Decision) { seen = append(seen, d.Err) }
 	inner := false
-	silent := echogate.WithConfig(echogate.Config{Gate: &slots{limit: 1}, OnDecision: func(d echogate.Decision) { inner = inner || d.Err != nil }})
+	silent := echogate.WithConfig(echogate.Config{Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d echogate.Decision) { inner = inner || d.Err != nil }})
 	a := app(func(c echo.Context) error {
 		if _, err := io.Copy(io.Discard, c.Request().Body); err != nil {
 			return err

@@ -1,94 +1,16 @@
 package echogate_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
-
-	"github.com/headgate-go/headgate/core/gate"
 )
-
-// slots is a small gate: so many slots, and nobody waits.
-type slots struct {
-	limit int
-
-	mu    sync.Mutex
-	held  int
-	asked []gate.Request
-}
-
-func (s *slots) Acquire(_ context.Context, r gate.Request) (gate.Lease, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, r)
-	if s.held >= s.limit {
-		return gate.Lease{}, refusal(gate.QueueFull)
-	}
-	s.held++
-	return gate.NewLease(&slot{gate: s}, 1), nil
-}
-
-func (s *slots) inUse() int { s.mu.Lock(); defer s.mu.Unlock(); return s.held }
-
-func (s *slots) requests() []gate.Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]gate.Request(nil), s.asked...)
-}
-
-// slot is one lease of slots.
-type slot struct {
-	gate     *slots
-	released atomic.Bool
-}
-
-func (h *slot) Release(uint64) {
-	if !h.released.Swap(true) {
-		h.gate.mu.Lock()
-		h.gate.held--
-		h.gate.mu.Unlock()
-	}
-}
-func (h *slot) Live(uint64) bool            { return !h.released.Load() }
-func (h *slot) Grow(uint64, int64) error    { return nil }
-func (h *slot) Shrink(uint64, int64)        {}
-func (h *slot) Observe(uint64, gate.Sample) {}
-func (h *slot) Waited(uint64) time.Duration { return 0 }
-func (h *slot) Body(_ uint64, rc io.ReadCloser, _ func(time.Time) error) io.ReadCloser {
-	return &counted{ReadCloser: rc}
-}
-
-// counted is a body that a gate has put its reader around.
-type counted struct {
-	io.ReadCloser
-	n int
-}
-
-func (b *counted) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.n += n
-	return n, err
-}
-
-// refusing is a gate that lets nobody in.
-type refusing struct{ err error }
-
-func (g *refusing) Acquire(context.Context, gate.Request) (gate.Lease, error) {
-	return gate.Lease{}, g.err
-}
-
-func refusal(reason gate.Reason) *gate.Rejection {
-	return &gate.Rejection{Reason: reason, Gate: "slots", RetryAfter: 3 * time.Second}
-}
 
 // app returns an app with the middlewares and a handler at GET and POST /.
 func app(h echo.HandlerFunc, middlewares ...echo.MiddlewareFunc) *echo.Echo {

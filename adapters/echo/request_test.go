@@ -13,19 +13,20 @@ import (
 
 	echogate "github.com/headgate-go/headgate/adapters/echo"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // asked returns what a gate is asked for r by a middleware with c.
 func asked(t *testing.T, c echogate.Config, r *http.Request, before ...echo.MiddlewareFunc) gate.Request {
 	t.Helper()
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	c.Gate = g
 	e := echo.New()
 	e.Use(append(before, echogate.WithConfig(c))...)
 	e.Any("/item/:id", ok)
 	e.ServeHTTP(httptest.NewRecorder(), r)
-	require.Len(t, g.requests(), 1)
-	return g.requests()[0]
+	require.Len(t, g.Requests(), 1)
+	return g.Requests()[0]
 }
 
 // What is configured is asked for; what is not comes from the context and the request.
@@ -98,7 +99,7 @@ func TestT47Places(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var routes []string
 			e := p.app(echogate.WithConfig(echogate.Config{
-				Gate: &slots{limit: 1}, OnDecision: func(d echogate.Decision) { routes = append(routes, d.Route) },
+				Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d echogate.Decision) { routes = append(routes, d.Route) },
 			}))
 			require.Equal(t, http.StatusOK, get(e, "/u/1").Code)
 			require.Equal(t, http.StatusNotFound, get(e, "/nowhere").Code)
@@ -116,7 +117,7 @@ func TestT45LabelsAreBounded(t *testing.T) {
 	labels := map[string]bool{}
 	e := echo.New()
 	e.Use(echogate.WithConfig(echogate.Config{
-		Gate: &slots{limit: 1}, OnDecision: func(d echogate.Decision) { labels[d.Method+" "+d.Route] = true },
+		Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d echogate.Decision) { labels[d.Method+" "+d.Route] = true },
 	}))
 	e.GET("/item/:id", ok)
 	g := e.Group("/group", before(func(echo.Context) {}))
@@ -135,7 +136,7 @@ func TestT45LabelsAreBounded(t *testing.T) {
 
 // The hook sees each decision once, with the context as it was put to the gate.
 func TestOnDecision(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	var seen []echogate.Decision
 	var queries []string
 	mw := echogate.WithConfig(echogate.Config{
@@ -147,7 +148,7 @@ func TestOnDecision(t *testing.T) {
 	e := app(ok, mw, mw) // the second time it is admitted already
 	get(e, "/?1")
 	get(e, "/?skip=1")
-	g.limit = 0
+	g.Limit = 0
 	get(e, "/?2")
 	require.Len(t, seen, 2)
 	assert.NoError(t, seen[0].Err)

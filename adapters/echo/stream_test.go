@@ -24,11 +24,12 @@ import (
 	echogate "github.com/headgate-go/headgate/adapters/echo"
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // T05: a websocket holds its slot until the session ends, or the app gives it back.
 func TestT05Websocket(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	upgrader := websocket.Upgrader{}
 	srv := serve(t, app(func(c echo.Context) error {
 		conn, err := upgrader.Upgrade(c.Response(), c.Request(), nil)
@@ -56,21 +57,21 @@ func TestT05Websocket(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, text, string(p))
 		}
-		assert.Equal(t, held, g.inUse())
+		assert.Equal(t, held, g.InUse())
 		if held == 1 {
 			_, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), nil)
 			require.ErrorIs(t, err, websocket.ErrBadHandshake)
 			assert.Equal(t, "queue_full", resp.Header.Get(gate.MarkerHeader))
 		}
 		conn.Close()
-		eventually(t, func() bool { return g.inUse() == 0 }, "the end of the session did not free the slot")
+		eventually(t, func() bool { return g.InUse() == 0 }, "the end of the session did not free the slot")
 	}
 }
 
 // T36, F3: an event stream sends each event as it comes, and its slot is free when the
 // client leaves.
 func TestT36EventStream(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	events := make(chan string)
 	srv := serve(t, app(func(c echo.Context) error {
 		w := c.Response()
@@ -102,13 +103,13 @@ func TestT36EventStream(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "event:message\ndata:", event+data[:5])
 		_, _ = r.ReadString('\n')
-		assert.Equal(t, 1, g.inUse())
+		assert.Equal(t, 1, g.InUse())
 		if next != "" {
 			events <- next
 		}
 	}
 	leave()
-	eventually(t, func() bool { return g.inUse() == 0 }, "the stream's slot stayed")
+	eventually(t, func() bool { return g.InUse() == 0 }, "the stream's slot stayed")
 }
 
 func budget(t *testing.T, hardMax gate.Size) *admission.Budget {
@@ -285,7 +286,7 @@ func TestT35WriterIsNotWrapped(t *testing.T) {
 		assert.Same(t, came, c.Response())
 		assert.Same(t, writer, c.Response().Writer)
 		return nil
-	}, before(func(c echo.Context) { came, writer = c.Response(), c.Response().Writer }), echogate.Middleware(&slots{limit: 1}))
+	}, before(func(c echo.Context) { came, writer = c.Response(), c.Response().Writer }), echogate.Middleware(&gatetest.Slots{Limit: 1}))
 	get(e, "/")
 	send(e, http.MethodPost, "/", strings.NewReader("body"))
 }

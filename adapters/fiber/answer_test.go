@@ -16,6 +16,7 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // problem is the body of a refusal as Fiber's own error handler leaves it to the gate.
@@ -32,11 +33,11 @@ func TestT31Refused(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusServiceUnavailable, c.Response().StatusCode())
 		return err
-	}, fibergate.New(fibergate.Config{Gate: &slots{}}))
+	}, fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}}))
 	for range 2 {
 		r := get(t, a, "/")
 		assert.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
-		assert.Equal(t, problem(refusal(gate.QueueFull)), r.text)
+		assert.Equal(t, problem(gatetest.Refusal(gate.QueueFull)), r.text)
 		assert.Equal(t, []string{"application/problem+json"}, r.Header.Values("Content-Type"))
 		assert.Equal(t, []string{"queue_full"}, r.Header.Values(gate.MarkerHeader))
 		assert.Equal(t, []string{"3"}, r.Header.Values("Retry-After"))
@@ -64,14 +65,14 @@ func TestAppsErrorHandler(t *testing.T) {
 		}, 503, `{"mine":503}`, "application/json"},
 		"the text alone": {func(c *fiber.Ctx, e *fiber.Error, _ error) error {
 			return c.Status(e.Code).SendString(e.Message)
-		}, 503, problem(refusal(gate.QueueFull)), "application/problem+json"},
+		}, 503, problem(gatetest.Refusal(gate.QueueFull)), "application/problem+json"},
 		"Fiber's": {func(c *fiber.Ctx, _ *fiber.Error, err error) error {
 			return fiber.DefaultErrorHandler(c, err)
-		}, 503, problem(refusal(gate.QueueFull)), "application/problem+json"},
+		}, 503, problem(gatetest.Refusal(gate.QueueFull)), "application/problem+json"},
 		"Refuse": {func(c *fiber.Ctx, _ *fiber.Error, err error) error {
 			assert.True(t, fibergate.Refuse(c, err))
 			return nil
-		}, 503, problem(refusal(gate.QueueFull)), "application/problem+json"},
+		}, 503, problem(gatetest.Refusal(gate.QueueFull)), "application/problem+json"},
 		"another status": {func(c *fiber.Ctx, _ *fiber.Error, _ error) error {
 			return c.SendStatus(http.StatusTeapot)
 		}, 418, "I'm a teapot", "text/plain"},
@@ -83,7 +84,7 @@ func TestAppsErrorHandler(t *testing.T) {
 		}, 500, "Internal Server Error", "text/plain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, mw := range []fiber.Handler{fibergate.New(fibergate.Config{Gate: &slots{}}), recover.New()} {
+			for _, mw := range []fiber.Handler{fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}}), recover.New()} {
 				calls := 0
 				config := streaming()
 				config.ErrorHandler = func(c *fiber.Ctx, err error) error {
@@ -94,8 +95,8 @@ func TestAppsErrorHandler(t *testing.T) {
 					return test.handle(c, e, err)
 				}
 				a := fiber.New(config)
-				a.Use(fibergate.New(fibergate.Config{Gate: &slots{limit: 1}}), mw)
-				a.Get("/", func(*fiber.Ctx) error { return fmt.Errorf("deep: %w", refusal(gate.QueueFull)) })
+				a.Use(fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: 1}}), mw)
+				a.Get("/", func(*fiber.Ctx) error { return fmt.Errorf("deep: %w", gatetest.Refusal(gate.QueueFull)) })
 				r := get(t, a, "/")
 				assert.Equal(t, test.status, r.StatusCode)
 				assert.Equal(t, test.body, r.text)
@@ -117,7 +118,7 @@ func TestMountedErrorHandler(t *testing.T) {
 	sub := fiber.New(config)
 	sub.Get("/x", ok)
 	a := fiber.New(streaming())
-	a.Use(fibergate.New(fibergate.Config{Gate: &slots{}}))
+	a.Use(fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}}))
 	a.Mount("/sub", sub)
 	r := get(t, a, "/sub/x")
 	assert.Equal(t, "418 mounted", fmt.Sprint(r.StatusCode, " ", r.text))
@@ -127,20 +128,20 @@ func TestMountedErrorHandler(t *testing.T) {
 // An ErrorHandler that leaves refusals to Refuse answers in the format of the middleware
 // that refused, or around the handler that did.
 func TestFormat(t *testing.T) {
-	body, contentType := refusal(gate.QueueFull).Render(gate.OpenAI)
+	body, contentType := gatetest.Refusal(gate.QueueFull).Render(gate.OpenAI)
 	for _, limit := range []int{0, 1} {
 		for _, onError := range []fiber.ErrorHandler{nil, ownErrors} {
 			config := streaming()
 			config.ErrorHandler = onError
 			a := fiber.New(config)
-			a.Use(fibergate.New(fibergate.Config{Gate: &slots{limit: limit}, Format: gate.OpenAI}))
-			a.Use(fibergate.New(fibergate.Config{Gate: &slots{limit: 1}}))
+			a.Use(fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: limit}, Format: gate.OpenAI}))
+			a.Use(fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: 1}}))
 			a.Get("/", func(c *fiber.Ctx) error {
 				if c.Query("refuse") != "" {
-					assert.True(t, fibergate.Refuse(c, refusal(gate.QueueFull)))
+					assert.True(t, fibergate.Refuse(c, gatetest.Refusal(gate.QueueFull)))
 					return nil
 				}
-				return refusal(gate.QueueFull)
+				return gatetest.Refusal(gate.QueueFull)
 			})
 			for _, path := range []string{"/", "/?refuse=1"} {
 				r := get(t, a, path)
@@ -160,7 +161,7 @@ func (d decided) Unwrap() []error {
 
 // What becomes of the error that a handler returns.
 func TestHandlersErrors(t *testing.T) {
-	rej := refusal(gate.NoTarget)
+	rej := gatetest.Refusal(gate.NoTarget)
 	mine := errors.New("mine")
 	for name, test := range map[string]struct {
 		err    error
@@ -177,7 +178,7 @@ func TestHandlersErrors(t *testing.T) {
 	} {
 		for _, skip := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				mw := fibergate.New(fibergate.Config{Gate: &slots{limit: 1}, Next: func(*fiber.Ctx) bool { return skip }})
+				mw := fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: 1}, Next: func(*fiber.Ctx) bool { return skip }})
 				r := get(t, app(func(*fiber.Ctx) error { return test.err }, func(c *fiber.Ctx) error {
 					err := c.Next()
 					if test.same {
@@ -204,10 +205,10 @@ func TestH9OneAnswer(t *testing.T) {
 			c.Set(fiber.HeaderETag, `"1"`)
 			c.Set(fiber.HeaderRetryAfter, "99")
 			_ = c.Status(http.StatusCreated).SendString("begun")
-			return how(c, refusal(gate.NoTarget))
-		}, fibergate.New(fibergate.Config{Gate: &slots{limit: 1}})), "/")
+			return how(c, gatetest.Refusal(gate.NoTarget))
+		}, fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: 1}})), "/")
 		assert.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
-		assert.Equal(t, problem(refusal(gate.NoTarget)), r.text)
+		assert.Equal(t, problem(gatetest.Refusal(gate.NoTarget)), r.text)
 		assert.Equal(t, []string{"3"}, r.Header.Values("Retry-After"))
 		assert.Empty(t, r.Header.Get("Etag"))
 	}
@@ -215,7 +216,7 @@ func TestH9OneAnswer(t *testing.T) {
 
 // The error of a gate that is none of ours is kept to ourselves.
 func TestForeignErrors(t *testing.T) {
-	r := get(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &refusing{errors.New("secret")}})), "/")
+	r := get(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &gatetest.Refusing{Err: errors.New("secret")}})), "/")
 	assert.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
 	assert.Equal(t, "gate_failed", r.Header.Get(gate.MarkerHeader))
 	assert.NotContains(t, r.text, "secret")
@@ -228,11 +229,11 @@ func TestOnRefuse(t *testing.T) {
 		want   string
 	}{
 		"answers": {func(c *fiber.Ctx, rej *gate.Rejection) error { return c.SendString("mine: " + string(rej.Reason)) }, "503 mine: queue_full"},
-		"leaves":  {func(_ *fiber.Ctx, rej *gate.Rejection) error { return rej }, "503 " + problem(refusal(gate.QueueFull))},
+		"leaves":  {func(_ *fiber.Ctx, rej *gate.Rejection) error { return rej }, "503 " + problem(gatetest.Refusal(gate.QueueFull))},
 		"decides": {func(*fiber.Ctx, *gate.Rejection) error { return fiber.ErrTeapot }, "418 I'm a teapot"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := get(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &slots{}, OnRefuse: test.custom})), "/")
+			r := get(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}, OnRefuse: test.custom})), "/")
 			assert.Equal(t, test.want, fmt.Sprint(r.StatusCode, " ", r.text))
 			assert.Equal(t, "queue_full", r.Header.Get(gate.MarkerHeader))
 			assert.Equal(t, "3", r.Header.Get("Retry-After"))
@@ -251,7 +252,7 @@ func TestCancelled(t *testing.T) {
 		status <- c.Response().StatusCode()
 		return err
 	}, fibergate.New(fibergate.Config{
-		Gate:     &slots{limit: 1},
+		Gate:     &gatetest.Refusing{Err: gatetest.Refusal(gate.Canceled)},
 		OnRefuse: func(*fiber.Ctx, *gate.Rejection) error { t.Error("asked to answer"); return nil },
 	})))
 	c := dial(t, addr)
@@ -263,7 +264,7 @@ func TestCancelled(t *testing.T) {
 // Configurations that cannot work are found when the middleware is made.
 func TestNewPanics(t *testing.T) {
 	type uncomparable struct {
-		refusing
+		gatetest.Refusing
 		_ []int
 	}
 	for _, test := range []struct {
@@ -272,8 +273,8 @@ func TestNewPanics(t *testing.T) {
 	}{
 		{nil, "fibergate: Config.Gate is nil"},
 		{[]fibergate.Config{{}}, "fibergate: Config.Gate is nil"},
-		{[]fibergate.Config{{Gate: (*slots)(nil)}}, "fibergate: Config.Gate is nil"},
-		{[]fibergate.Config{{Gate: &slots{}, Format: 99}}, "fibergate: Config.Format: format 99 does not exist"},
+		{[]fibergate.Config{{Gate: (*gatetest.Slots)(nil)}}, "fibergate: Config.Gate is nil"},
+		{[]fibergate.Config{{Gate: &gatetest.Slots{}, Format: 99}}, "fibergate: Config.Format: format 99 does not exist"},
 	} {
 		assert.PanicsWithValue(t, test.want, func() { fibergate.New(test.config...) })
 	}

@@ -13,15 +13,8 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
-
-// freeGate admits everyone with the same lease and allocates nothing.
-type freeGate struct{ slot }
-
-func (g *freeGate) Acquire(context.Context, gate.Request) (gate.Lease, error) {
-	return gate.NewLease(g, 1), nil
-}
-func (g *freeGate) Release(uint64) {}
 
 func silent(*fiber.Ctx) error { return nil }
 
@@ -60,7 +53,7 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates too")
 	}
 	const four, six = "192.0.2.1:1234", "[2001:db8::1]:1234"
-	one := func() fiber.Handler { return fibergate.New(fibergate.Config{Gate: &freeGate{}}) }
+	one := func() fiber.Handler { return fibergate.New(fibergate.Config{Gate: &gatetest.Free{}}) }
 	flow := func(*fiber.Ctx) string { return "x" }
 	for name, test := range map[string]struct {
 		middlewares []fiber.Handler
@@ -72,7 +65,7 @@ func TestAllocations(t *testing.T) {
 		"two gates":      {[]fiber.Handler{one(), one()}, four, 5},
 		"one gate, IPv6": {[]fiber.Handler{one()}, six, 6},
 		"configured": {[]fiber.Handler{fibergate.New(fibergate.Config{
-			Gate: &freeGate{}, Next: func(*fiber.Ctx) bool { return false }, Flow: flow,
+			Gate: &gatetest.Free{}, Next: func(*fiber.Ctx) bool { return false }, Flow: flow,
 			Cost: func(*fiber.Ctx) int64 { return 1 }, Format: gate.OpenAI, OnDecision: func(fibergate.Decision) {},
 		})}, six, 4},
 	} {
@@ -98,8 +91,8 @@ func BenchmarkMiddleware(b *testing.B) {
 	}{
 		{"bare", nil},
 		{"least", []fiber.Handler{least}},
-		{"gate", []fiber.Handler{fibergate.New(fibergate.Config{Gate: &freeGate{}})}},
-		{"gate, own flow", []fiber.Handler{fibergate.New(fibergate.Config{Gate: &freeGate{}, Flow: flow})}},
+		{"gate", []fiber.Handler{fibergate.New(fibergate.Config{Gate: &gatetest.Free{}})}},
+		{"gate, own flow", []fiber.Handler{fibergate.New(fibergate.Config{Gate: &gatetest.Free{}, Flow: flow})}},
 		{"Fiber's limiter", []fiber.Handler{limiter.New(limiter.Config{Max: 1 << 30, Expiration: time.Hour})}},
 	} {
 		for _, parallel := range []bool{false, true} {

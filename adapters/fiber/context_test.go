@@ -22,12 +22,13 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // A lease, a class and a flow are in c.UserContext(), and in what is started with it.
 func TestContext(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	a := app(func(c *fiber.Ctx) error {
 		_, held := gate.LeaseOf(fibergate.Context(c), g)
 		assert.True(t, held)
@@ -36,25 +37,25 @@ func TestContext(t *testing.T) {
 		return ok(c)
 	}, before(func(c *fiber.Ctx) { fibergate.SetClass(c, gate.Bulk) }), fibergate.New(fibergate.Config{Gate: g}))
 	assert.Equal(t, http.StatusOK, get(t, a, "/").StatusCode)
-	assert.Equal(t, gate.Bulk, g.requests()[0].Class)
-	assert.Zero(t, g.inUse())
+	assert.Equal(t, gate.Bulk, g.Requests()[0].Class)
+	assert.Zero(t, g.InUse())
 }
 
 // T04: a handler that sends its request through the app again holds one slot of the
 // gate that admitted it, and one of a gate that only the second pass meets.
 func TestT04DispatchedAgain(t *testing.T) {
-	whole, other := &slots{limit: 1}, &slots{limit: 1}
+	whole, other := &gatetest.Slots{Limit: 1}, &gatetest.Slots{Limit: 1}
 	a := fiber.New(streaming())
 	a.Use(fibergate.New(fibergate.Config{Gate: whole}))
 	a.Post("/start", func(c *fiber.Ctx) error {
 		c.Path("/end")
 		err := c.RestartRouting()
-		assert.Equal(t, 1, whole.inUse())
-		assert.Zero(t, other.inUse())
+		assert.Equal(t, 1, whole.InUse())
+		assert.Zero(t, other.InUse())
 		return err
 	})
 	a.Post("/end", fibergate.New(fibergate.Config{Gate: other}), func(c *fiber.Ctx) error {
-		assert.Equal(t, 1, other.inUse())
+		assert.Equal(t, 1, other.InUse())
 		body, err := io.ReadAll(fibergate.Body(c))
 		if err != nil {
 			return err
@@ -67,15 +68,15 @@ func TestT04DispatchedAgain(t *testing.T) {
 		c.say(head("POST /start", "Content-Length: 4") + "body")
 		assert.Equal(t, "body", c.answer().text)
 	}
-	eventually(t, func() bool { return whole.inUse() == 0 }, "a slot leaked")
-	assert.Len(t, whole.requests(), 3)
-	assert.Len(t, other.requests(), 3)
+	eventually(t, func() bool { return whole.InUse() == 0 }, "a slot leaked")
+	assert.Len(t, whole.Requests(), 3)
+	assert.Len(t, other.Requests(), 3)
 }
 
 // A middleware in front that tries again what is behind it asks the gate anew, and the
 // handler goes on reading where the first try has stopped.
 func TestTriedAgain(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	a := fiber.New(streaming())
 	tries := 0
 	a.Use(func(c *fiber.Ctx) error {
@@ -102,14 +103,14 @@ func TestTriedAgain(t *testing.T) {
 	})
 	assert.Equal(t, "ok", post(t, serve(t, a), 8000).text)
 	assert.Equal(t, []string{"3000 true", "3000 true", "2000 false"}, read)
-	eventually(t, func() bool { return g.inUse() == 0 }, "a slot leaked")
-	assert.Len(t, g.requests(), len(read))
+	eventually(t, func() bool { return g.InUse() == 0 }, "a slot leaked")
+	assert.Len(t, g.Requests(), len(read))
 }
 
 // H3: contexts are used again by the app; no answer holds anything of another's.
 func TestH3MixedRequests(t *testing.T) {
 	for _, config := range []fiber.Config{streaming(), {DisableStartupMessage: true}} {
-		g, small := &slots{limit: 2}, &slots{limit: 1}
+		g, small := &gatetest.Slots{Limit: 2}, &gatetest.Slots{Limit: 1}
 		a := fiber.New(config)
 		a.Use(fiberrecover.New(), fibergate.New(fibergate.Config{Gate: g}))
 		a.Post("/:id", func(c *fiber.Ctx) error {
@@ -147,7 +148,7 @@ func TestH3MixedRequests(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		eventually(t, func() bool { return g.inUse()+small.inUse() == 0 }, "slots leaked")
+		eventually(t, func() bool { return g.InUse()+small.InUse() == 0 }, "slots leaked")
 	}
 }
 
@@ -155,7 +156,7 @@ func TestH3MixedRequests(t *testing.T) {
 // is refused; its error is the gate's. What the handler forgets, the end of the request
 // releases.
 func TestAcquire(t *testing.T) {
-	g, forgotten := &slots{limit: 1}, &slots{limit: 1}
+	g, forgotten := &gatetest.Slots{Limit: 1}, &gatetest.Slots{Limit: 1}
 	a := fiber.New(streaming())
 	a.Post("/pot/:id", func(c *fiber.Ctx) error {
 		require.NoError(t, fibergate.Acquire(c, g, gate.Request{Flow: "tenant"}))
@@ -163,31 +164,31 @@ func TestAcquire(t *testing.T) {
 		require.NoError(t, fibergate.Acquire(c, g, gate.Request{}), "it is admitted already")
 		assert.Equal(t, held, c.UserContext())
 
-		full := &slots{}
+		full := &gatetest.Slots{}
 		err := fibergate.Acquire(c, full, gate.Request{})
-		assert.Equal(t, refusal(gate.QueueFull), err)
+		assert.Equal(t, gatetest.Refusal(gate.QueueFull), err)
 		assert.Equal(t, held, c.UserContext())
 		fibergate.Release(c, full) // nothing is held: nothing happens
-		assert.Equal(t, 1, g.inUse())
+		assert.Equal(t, 1, g.InUse())
 		fibergate.Release(c, g)
 		fibergate.Release(c, g)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 		return fibergate.Acquire(c, forgotten, gate.Request{})
 	})
 	c := dial(t, serve(t, a))
 	c.say(head("POST /pot/1", "Content-Length: 4") + "body")
 	assert.Equal(t, http.StatusOK, c.answer().StatusCode)
-	require.Len(t, g.requests(), 1)
+	require.Len(t, g.Requests(), 1)
 	assert.Equal(t, gate.Request{
 		Flow: "tenant", Weight: 1, Class: gate.Default, Bytes: 4, Buffered: 4, Method: "POST", Route: "/pot/:id", Path: "/pot/1",
-	}, g.requests()[0])
-	eventually(t, func() bool { return forgotten.inUse() == 0 }, "a forgotten lease stayed")
+	}, g.Requests()[0])
+	eventually(t, func() bool { return forgotten.InUse() == 0 }, "a forgotten lease stayed")
 }
 
 // T10: whatever ends the handler releases once, and passes through.
 func TestT10EveryEndReleases(t *testing.T) {
 	for _, end := range []any{"boom", http.ErrAbortHandler, nil} {
-		g := &slots{limit: 1}
+		g := &gatetest.Slots{Limit: 1}
 		var caught any
 		a := app(func(c *fiber.Ctx) error {
 			c.Context().SetBodyStream(strings.NewReader("never sent"), -1)
@@ -206,7 +207,7 @@ func TestT10EveryEndReleases(t *testing.T) {
 		}()
 		<-done
 		assert.Equal(t, end, caught)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
 }
 
@@ -226,18 +227,18 @@ func TestT41HTTPMiddlewareHoldsNothing(t *testing.T) {
 
 // F4: what stands behind the gate may turn the request away.
 func TestF4TurnedAway(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	a := app(unreached(t), fibergate.New(fibergate.Config{Gate: g}), func(*fiber.Ctx) error { return fiber.ErrTeapot })
 	for range 3 {
 		assert.Equal(t, http.StatusTeapot, get(t, a, "/").StatusCode)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
 }
 
 // In buffered mode a gate is told what lies in memory, and Body reads that, under the
 // lease, as often as it is asked for.
 func TestBuffered(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	a := fiber.New(fiber.Config{DisableStartupMessage: true})
 	a.Use(fibergate.New(fibergate.Config{Gate: g}))
 	a.Post("/", func(c *fiber.Ctx) error {
@@ -255,17 +256,17 @@ func TestBuffered(t *testing.T) {
 	for _, r := range []io.Reader{strings.NewReader("body and more"), io.MultiReader(strings.NewReader("body and more"))} {
 		assert.Equal(t, "body9 13", postBody(t, addr, "text/plain", r).text)
 	}
-	for _, q := range g.requests() {
+	for _, q := range g.Requests() {
 		assert.EqualValues(t, 13, q.Bytes)
 		assert.EqualValues(t, 13, q.Buffered)
 	}
-	assert.Equal(t, 2, g.bodies)
+	assert.Equal(t, 2, g.Bodies())
 }
 
 // A wait does not end with a context of the app's that ends later.
 func TestKeptContext(t *testing.T) {
 	var kept context.Context
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	a := app(func(c *fiber.Ctx) error { kept = fibergate.Context(c); return ok(c) }, fibergate.New(fibergate.Config{Gate: g}))
 	get(t, a, "/")
 	require.NoError(t, kept.Err())

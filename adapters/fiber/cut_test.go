@@ -12,6 +12,7 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // I7: the hook also sees that the gate has cut a body that it had admitted, and a gate that
@@ -24,7 +25,7 @@ func TestOnDecisionOfACutBody(t *testing.T) {
 	a := fiber.New(streaming())
 	a.Post("/",
 		fibergate.New(fibergate.Config{Gate: outer, OnDecision: hook}),
-		fibergate.New(fibergate.Config{Gate: &slots{limit: 1}, OnDecision: func(d fibergate.Decision) {
+		fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d fibergate.Decision) {
 			if d.Err != nil {
 				t.Errorf("the inner gate: %v", d.Err)
 			}

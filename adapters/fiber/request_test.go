@@ -15,12 +15,13 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // asked is what the gate is asked for r by a middleware at a route.
 func asked(t *testing.T, c fibergate.Config, r *http.Request, before ...fiber.Handler) gate.Request {
 	t.Helper()
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	c.Gate = g
 	a := fiber.New(streaming())
 	for _, h := range before {
@@ -28,8 +29,8 @@ func asked(t *testing.T, c fibergate.Config, r *http.Request, before ...fiber.Ha
 	}
 	a.All("/item/:id", fibergate.New(c), ok)
 	send(t, a, r)
-	require.Len(t, g.requests(), 1)
-	return g.requests()[0]
+	require.Len(t, g.Requests(), 1)
+	return g.Requests()[0]
 }
 
 // What is configured is asked for; what is not comes from the context and the request.
@@ -68,7 +69,7 @@ func TestK16PathAsRouted(t *testing.T) {
 		false: {"/files/../livez", "//livez", "/%6civez", "/livez"},
 		true:  {"/files/../livez", "//livez", "/livez", "/livez"},
 	} {
-		g := &slots{limit: 1}
+		g := &gatetest.Slots{Limit: 1}
 		var routed []string
 		config := streaming()
 		config.UnescapePath = unescape
@@ -81,7 +82,7 @@ func TestK16PathAsRouted(t *testing.T) {
 		for i, path := range []string{"/files/../livez", "//livez", "/%6civez", "/livez"} {
 			c.say(head("GET " + path))
 			c.answer()
-			asked := g.requests()[i].Path
+			asked := g.Requests()[i].Path
 			assert.Equal(t, want[i], asked)
 			assert.Equal(t, asked == "/livez", routed[i] == "/livez", path)
 		}
@@ -93,7 +94,7 @@ func TestT42PeerIsNotTheHeader(t *testing.T) {
 	for peer, want := range map[string]string{
 		"203.0.113.9:1000": "203.0.113.9", "[2001:db8:1:2:3:4:5:6]:443": "2001:db8:1:2::/64", "[::ffff:203.0.113.9]:1": "203.0.113.9",
 	} {
-		g := &slots{limit: 1}
+		g := &gatetest.Slots{Limit: 1}
 		config := streaming()
 		config.ProxyHeader = fiber.HeaderXForwardedFor
 		a := fiber.New(config)
@@ -106,8 +107,8 @@ func TestT42PeerIsNotTheHeader(t *testing.T) {
 		require.NoError(t, err)
 		rc.SetRemoteAddr(tcp)
 		a.Handler()(&rc)
-		require.Len(t, g.requests(), 1)
-		assert.Equal(t, want, g.requests()[0].Flow)
+		require.Len(t, g.Requests(), 1)
+		assert.Equal(t, want, g.Requests()[0].Flow)
 	}
 }
 
@@ -116,7 +117,7 @@ func TestT42PeerIsNotTheHeader(t *testing.T) {
 func TestT43StringsAreCopied(t *testing.T) {
 	const times = 200
 	name := func(i int) string { return fmt.Sprintf("tenant-%03d", i) }
-	g, inner := &slots{limit: 1}, &slots{limit: 1}
+	g, inner := &gatetest.Slots{Limit: 1}, &gatetest.Slots{Limit: 1}
 	header := func(c *fiber.Ctx) string { return c.Get("X-Tenant") }
 	a := fiber.New(streaming())
 	a.Use(fibergate.New(fibergate.Config{Gate: g, Flow: header, Lane: header, Route: header}))
@@ -127,14 +128,14 @@ func TestT43StringsAreCopied(t *testing.T) {
 		c.say(head("POST /"+name(i), "X-Tenant: "+name(i), "Content-Type: "+name(i), "Content-Length: 4") + "body")
 		require.Equal(t, "ok", c.answer().text)
 	}
-	for i, q := range g.requests() {
+	for i, q := range g.Requests() {
 		assert.Equal(t, strings.Repeat(name(i)+" ", 4)+"/"+name(i), strings.Join([]string{q.Flow, q.Lane, q.Route, q.ContentType, q.Path}, " "))
 	}
-	for i, q := range inner.requests() {
+	for i, q := range inner.Requests() {
 		assert.Equal(t, name(i), q.Flow)
 		assert.Equal(t, "/:id", q.Route)
 	}
-	assert.Len(t, inner.requests(), times)
+	assert.Len(t, inner.Requests(), times)
 }
 
 // T47: the middleware at every place, and the route that each knows before admission.
@@ -183,7 +184,7 @@ func TestT47Places(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var routes, want []string
 			a := p.app(fibergate.New(fibergate.Config{
-				Gate: &slots{limit: 1}, OnDecision: func(d fibergate.Decision) { routes = append(routes, d.Route) },
+				Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d fibergate.Decision) { routes = append(routes, d.Route) },
 			}))
 			require.Equal(t, http.StatusOK, get(t, a, "/u/1").StatusCode)
 			require.Equal(t, http.StatusNotFound, get(t, a, "/nowhere").StatusCode)
@@ -201,7 +202,7 @@ func TestT47Places(t *testing.T) {
 func TestT45LabelsAreBounded(t *testing.T) {
 	labels := map[string]bool{}
 	mw := fibergate.New(fibergate.Config{
-		Gate: &slots{limit: 1}, OnDecision: func(d fibergate.Decision) { labels[d.Method+" "+d.Route] = true },
+		Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d fibergate.Decision) { labels[d.Method+" "+d.Route] = true },
 	})
 	config := streaming()
 	config.RequestMethods = append([]string{"PURGE"}, fiber.DefaultMethods...)
@@ -219,7 +220,7 @@ func TestT45LabelsAreBounded(t *testing.T) {
 
 // The hook sees each decision once, with the context as it was put to the gate.
 func TestOnDecision(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	var seen []fibergate.Decision
 	var queries []string
 	mw := fibergate.New(fibergate.Config{
@@ -232,7 +233,7 @@ func TestOnDecision(t *testing.T) {
 	a.Get("/", mw, mw, ok) //nolint:gocritic // the second time it is admitted already
 	get(t, a, "/?1")
 	get(t, a, "/?skip=1")
-	g.limit = 0
+	g.Limit = 0
 	get(t, a, "/?2")
 	require.Len(t, seen, 2)
 	require.NoError(t, seen[0].Err)

@@ -26,11 +26,12 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // T05: a websocket holds its slot until the session ends, or the app gives it back.
 func TestT05Websocket(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	upgrader := websocket.FastHTTPUpgrader{}
 	addr := serve(t, app(func(c *fiber.Ctx) error {
 		if c.Query("early") != "" {
@@ -55,14 +56,14 @@ func TestT05Websocket(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, text, string(p))
 		}
-		assert.Equal(t, held, g.inUse())
+		assert.Equal(t, held, g.InUse())
 		if held == 1 {
 			_, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+addr, nil) //nolint:bodyclose // in memory
 			require.ErrorIs(t, err, websocket.ErrBadHandshake)
 			assert.Equal(t, "queue_full", resp.Header.Get(gate.MarkerHeader))
 		}
 		conn.Close()
-		eventually(t, func() bool { return g.inUse() == 0 }, "the end of the session did not free the slot")
+		eventually(t, func() bool { return g.InUse() == 0 }, "the end of the session did not free the slot")
 	}
 }
 
@@ -70,7 +71,7 @@ func TestT05Websocket(t *testing.T) {
 // it comes and holds its slot; that is free when the stream ends by itself, and when the
 // client has left at the next event.
 func TestT06EventStream(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	events := make(chan string)
 	returned := make(chan struct{}, 1)
 	a := fiber.New(streaming())
@@ -110,7 +111,7 @@ func TestT06EventStream(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "event:message\ndata:", event+data[:5])
 			_, _ = r.ReadString('\n')
-			assert.Equal(t, 1, g.inUse())
+			assert.Equal(t, 1, g.InUse())
 			if next != "end" {
 				events <- next
 			}
@@ -127,7 +128,7 @@ func TestT06EventStream(t *testing.T) {
 				default:
 				}
 			}
-			return g.inUse() == 0
+			return g.InUse() == 0
 		}, "the stream's slot stayed")
 	}
 }
@@ -135,7 +136,7 @@ func TestT06EventStream(t *testing.T) {
 // T06: requests whose user values nobody closes do not leak: those whose answer was
 // replaced by a timeout's, and those that come through adaptor.FiberApp.
 func TestT06WhereNobodyCloses(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	write := func(w *bufio.Writer) { _, _ = w.WriteString("streamed") }
 	a := app(func(c *fiber.Ctx) error {
 		if c.Query("late") != "" {
@@ -149,13 +150,13 @@ func TestT06WhereNobodyCloses(t *testing.T) {
 		c := dial(t, addr)
 		c.say(head("GET /?late=1"))
 		assert.Equal(t, "late", c.answer().text)
-		eventually(t, func() bool { return g.inUse() == 0 }, "a slot leaked")
+		eventually(t, func() bool { return g.InUse() == 0 }, "a slot leaked")
 	}
 	for _, body := range []string{"", "body"} {
 		rec := httptest.NewRecorder()
 		adaptor.FiberApp(a)(rec, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
 		assert.Equal(t, "streamed", rec.Body.String())
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
 }
 
@@ -302,7 +303,7 @@ func TestFibersProxy(t *testing.T) {
 
 // A hijacked connection belongs to its handler, and the lease to it.
 func TestF16HijackHolds(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	let := make(chan struct{})
 	addr := serve(t, app(func(c *fiber.Ctx) error {
 		c.Context().HijackSetNoResponse(true)
@@ -319,16 +320,16 @@ func TestF16HijackHolds(t *testing.T) {
 		_, err := io.ReadFull(c.r, p)
 		require.NoError(t, err)
 		assert.Equal(t, "mine", string(p))
-		assert.Equal(t, 1, g.inUse())
+		assert.Equal(t, 1, g.InUse())
 		let <- struct{}{}
-		eventually(t, func() bool { return g.inUse() == 0 }, "the slot stayed")
+		eventually(t, func() bool { return g.InUse() == 0 }, "the slot stayed")
 	}
 }
 
 // T05: a client that is gone when its handshake is answered leaves a request that fasthttp
 // forgets without closing anything. Its slot comes back with the garbage.
 func TestT05HandshakeLost(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	entered, let := make(chan struct{}), make(chan struct{})
 	addr := serve(t, app(func(c *fiber.Ctx) error {
 		entered <- struct{}{}
@@ -343,7 +344,7 @@ func TestT05HandshakeLost(t *testing.T) {
 	require.NoError(t, c.Close())
 	time.Sleep(50 * time.Millisecond) // a reset takes its time, on a real socket
 	close(let)
-	eventually(t, func() bool { runtime.GC(); return g.inUse() == 0 }, "the slot of a lost handshake stayed")
+	eventually(t, func() bool { runtime.GC(); return g.InUse() == 0 }, "the slot of a lost handshake stayed")
 }
 
 // T13: a server that is shut down refuses who waits at once, whatever the request's own
@@ -395,12 +396,12 @@ func TestT13Shutdown(t *testing.T) {
 
 // T13: a RequestCtx without a server, as unit tests make it, is enough.
 func TestT13BareRequestCtx(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	a := app(ok)
-	for _, err := range []error{nil, refusal(gate.QueueFull)} {
+	for _, err := range []error{nil, gatetest.Refusal(gate.QueueFull)} {
 		c := a.AcquireCtx(&fasthttp.RequestCtx{})
 		require.NoError(t, fibergate.Acquire(c, g, gate.Request{}))
-		assert.Equal(t, 1, g.inUse())
+		assert.Equal(t, 1, g.InUse())
 		fibergate.Release(c, g)
 		assert.Equal(t, http.NoBody, fibergate.Body(c))
 		assert.Equal(t, err != nil, fibergate.Refuse(c, err))
@@ -408,9 +409,9 @@ func TestT13BareRequestCtx(t *testing.T) {
 			assert.False(t, fibergate.Refuse(c, errors.New("mine")))
 		}
 		a.ReleaseCtx(c)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
 	assert.Equal(t, []gate.Request{
 		{Weight: 1, Class: gate.Default, Method: "GET", Path: "/"}, {Weight: 1, Class: gate.Default, Method: "GET", Path: "/"},
-	}, g.requests())
+	}, g.Requests())
 }

@@ -18,6 +18,7 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // wrapping is a listener whose connections have no sides to close, as those of
@@ -39,8 +40,10 @@ func listen(t *testing.T) net.Listener {
 // T23: the rest of a body is no request either where the middleware has not asked, and
 // where something in front of it replaces the response that said "Connection: close".
 func TestT23WhateverStandsAround(t *testing.T) {
-	behind := func(limit int) fiber.Handler { return fibergate.New(fibergate.Config{Gate: &slots{limit: limit}}) }
-	skipped := fibergate.New(fibergate.Config{Gate: &slots{}, Next: func(*fiber.Ctx) bool { return true }})
+	behind := func(limit int) fiber.Handler {
+		return fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: limit}})
+	}
+	skipped := fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}, Next: func(*fiber.Ctx) bool { return true }})
 	reset := func(c *fiber.Ctx) error { err := c.Next(); c.Response().Reset(); return err }
 	errorHandlers := map[string]fiber.ErrorHandler{
 		"replaces": func(c *fiber.Ctx, _ error) error { c.Context().Error("gone", http.StatusTeapot); return nil },
@@ -110,7 +113,7 @@ func TestT23WhateverStandsAround(t *testing.T) {
 // T24: so does one on a connection whose sides cannot be closed one by one.
 func TestT24WrappedConnection(t *testing.T) {
 	const tries = 40
-	addr := serveOn(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &slots{}})), wrapping{listen(t)})
+	addr := serveOn(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}})), wrapping{listen(t)})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: hang}
 	for range tries {
 		resp, err := client.Post("http://"+addr, "text/plain", bytes.NewReader(make([]byte, 8<<20)))
@@ -126,7 +129,7 @@ func TestBodyAboveTheLimitEnds(t *testing.T) {
 	config := streaming()
 	config.BodyLimit = 1000
 	a := fiber.New(config)
-	a.Use(recover.New(), fibergate.New(fibergate.Config{Gate: &slots{limit: 1}}))
+	a.Use(recover.New(), fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: 1}}))
 	a.Post("/", func(c *fiber.Ctx) error {
 		b, err := io.ReadAll(fibergate.Body(c))
 		if err != nil {

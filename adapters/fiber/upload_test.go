@@ -21,6 +21,7 @@ import (
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // T23: what follows in a body that nobody has read is never taken for a request, however
@@ -57,8 +58,8 @@ func TestT23RestOfABodyIsNoRequest(t *testing.T) {
 		"closed":               {9, func(c *fiber.Ctx) error { _ = c.Request().CloseBodyStream(); return ok(c) }},
 		"failed":               {9, func(*fiber.Ctx) error { return fiber.ErrTeapot }},
 		"panicked":             {9, func(*fiber.Ctx) error { panic("boom") }},
-		"refused by Refuse":    {9, func(c *fiber.Ctx) error { fibergate.Refuse(c, refusal(gate.NoTarget)); return nil }},
-		"refused by error":     {9, func(*fiber.Ctx) error { return refusal(gate.NoTarget) }},
+		"refused by Refuse":    {9, func(c *fiber.Ctx) error { fibergate.Refuse(c, gatetest.Refusal(gate.NoTarget)); return nil }},
+		"refused by error":     {9, func(*fiber.Ctx) error { return gatetest.Refusal(gate.NoTarget) }},
 		"streamed":             {9, func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader("ok")) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestT23RestOfABodyIsNoRequest(t *testing.T) {
 			a := fiber.New(streaming())
 			a.Use(recover.New())
 			a.Get("/next", func(c *fiber.Ctx) error { smuggled.Add(1); return ok(c) }) // not behind the gate
-			a.Use(fibergate.New(fibergate.Config{Gate: &slots{limit: test.limit}}))
+			a.Use(fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: test.limit}}))
 			a.All("/", test.handler)
 			addr := serve(t, a)
 			for kind, message := range bodies {
@@ -95,7 +96,10 @@ func TestT23RefuseAlone(t *testing.T) {
 	var smuggled atomic.Int64
 	a := fiber.New(streaming())
 	a.Get("/next", func(c *fiber.Ctx) error { smuggled.Add(1); return ok(c) })
-	a.Post("/", func(c *fiber.Ctx) error { assert.True(t, fibergate.Refuse(c, refusal(gate.NoTarget))); return nil })
+	a.Post("/", func(c *fiber.Ctx) error {
+		assert.True(t, fibergate.Refuse(c, gatetest.Refusal(gate.NoTarget)))
+		return nil
+	})
 	addr := serve(t, a)
 	for _, size := range []int{8300, 1_000_000} {
 		c := dial(t, addr)
@@ -140,7 +144,7 @@ func TestConnectionIsKept(t *testing.T) {
 		"no body":           {9, ok, nil, "", "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &slots{limit: test.limit}
+			g := &gatetest.Slots{Limit: test.limit}
 			c := dial(t, serve(t, app(test.handler, fibergate.New(fibergate.Config{Gate: g}))))
 			for range 3 {
 				c.say(head("POST /", test.head...) + test.body)
@@ -150,7 +154,7 @@ func TestConnectionIsKept(t *testing.T) {
 					assert.Equal(t, test.want, a.text)
 				}
 			}
-			eventually(t, func() bool { return g.inUse() == 0 }, "a slot leaked")
+			eventually(t, func() bool { return g.InUse() == 0 }, "a slot leaked")
 		})
 	}
 }
@@ -172,7 +176,7 @@ func TestT24RefusalReachesTheUploader(t *testing.T) {
 			}
 			a := fiber.New(config)
 			a.Use(func(c *fiber.Ctx) error { c.Set("Access-Control-Allow-Origin", "*"); return c.Next() })
-			a.Use(fibergate.New(fibergate.Config{Gate: &slots{}}))
+			a.Use(fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}}))
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			transport, scheme := &http.Transport{DisableKeepAlives: true}, "http://"
@@ -211,7 +215,7 @@ func TestT24RefusalReachesTheUploader(t *testing.T) {
 // Only so many connections linger; those beyond are answered and closed all the same.
 func TestLingeringIsBounded(t *testing.T) {
 	const conns = 300
-	addr := serve(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &slots{}})))
+	addr := serve(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: &gatetest.Slots{}})))
 	var all []*conn
 	for range conns {
 		c := dial(t, addr)
@@ -251,11 +255,11 @@ func TestT27CapAndT30BrokenOff(t *testing.T) {
 // T26: of a form that is refused no more is read than fasthttp has read already.
 func TestT26RefusedForm(t *testing.T) {
 	upload, formType := multipartForm(t, 8<<20)
-	g := &slots{}
+	g := &gatetest.Slots{}
 	c := dial(t, serve(t, app(unreached(t), fibergate.New(fibergate.Config{Gate: g}))))
 	c.say(head("POST /", "Content-Length: "+strconv.Itoa(len(upload)), "Content-Type: "+formType) + upload[:16<<10])
 	assert.Equal(t, http.StatusServiceUnavailable, c.answer().StatusCode)
-	assert.EqualValues(t, 8<<10, g.requests()[0].Buffered)
+	assert.EqualValues(t, 8<<10, g.Requests()[0].Buffered)
 }
 
 // H8: a goroutine that goes on reading when its handler is done, as a transport may, gets
@@ -277,7 +281,7 @@ func TestH8ReaderLeftBehind(t *testing.T) {
 		}()
 		<-reads
 		return ok(c)
-	}, fibergate.New(fibergate.Config{Gate: &slots{limit: 1}})))
+	}, fibergate.New(fibergate.Config{Gate: &gatetest.Slots{Limit: 1}})))
 	c := dial(t, addr)
 	c.say(head("POST /", "Content-Length: 10") + "0123456789")
 	assert.Equal(t, "ok", c.answer().text)

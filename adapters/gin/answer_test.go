@@ -18,6 +18,7 @@ import (
 
 	gingate "github.com/headgate-go/headgate/adapters/gin"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // T34: a refusal ends the chain, whatever a middleware in front does afterwards, and
@@ -30,8 +31,8 @@ func TestT34RefusalAborts(t *testing.T) {
 		aborted = c.IsAborted()
 		c.Next() // harmless
 	}
-	rec := get(app(unreached(t), outer, gingate.New(&slots{}), unreached(t)), "/")
-	body, contentType := refusal(gate.QueueFull).Render(gate.Problem)
+	rec := get(app(unreached(t), outer, gingate.New(&gatetest.Slots{}), unreached(t)), "/")
+	body, contentType := gatetest.Refusal(gate.QueueFull).Render(gate.Problem)
 	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
 	assert.Equal(t, string(body), rec.Body.String())
 	assert.Equal(t, []string{contentType}, rec.Header().Values("Content-Type"))
@@ -41,7 +42,7 @@ func TestT34RefusalAborts(t *testing.T) {
 
 	head := send(func() http.Handler {
 		r := gin.New()
-		r.Use(gingate.New(&slots{}))
+		r.Use(gingate.New(&gatetest.Slots{}))
 		r.HEAD("/", unreached(t))
 		return r
 	}(), http.MethodHead, "/", http.NoBody)
@@ -52,7 +53,7 @@ func TestT34RefusalAborts(t *testing.T) {
 // Refuse ends the chain as well, replaces what was planned, and leaves alone what is
 // no gate's refusal and what has begun.
 func TestRefuse(t *testing.T) {
-	rej := fmt.Errorf("reading: %w", refusal(gate.PayloadTooLarge))
+	rej := fmt.Errorf("reading: %w", gatetest.Refusal(gate.PayloadTooLarge))
 	rec := get(app(unreached(t), func(c *gin.Context) {
 		for _, err := range []error{nil, errors.New("mine"), http.ErrBodyReadAfterClose, context.Canceled} {
 			assert.False(t, gingate.Refuse(c, err))
@@ -87,7 +88,7 @@ func TestOnRefuse(t *testing.T) {
 			c.String(rej.Status(), "central: %s", rej.Reason)
 		}
 	}
-	mw := gingate.WithConfig(gingate.Config{Gate: &slots{}, OnRefuse: func(c *gin.Context, rej *gate.Rejection) bool {
+	mw := gingate.WithConfig(gingate.Config{Gate: &gatetest.Slots{}, OnRefuse: func(c *gin.Context, rej *gate.Rejection) bool {
 		if c.Query("mine") == "" {
 			return false
 		}
@@ -116,11 +117,11 @@ func TestRefuseAfterTheHandlers(t *testing.T) {
 			assert.True(t, gingate.Refuse(c, last))
 		}
 	}
-	mw := gingate.WithConfig(gingate.Config{Gate: &slots{limit: 1}, Format: gate.OpenAI})
+	mw := gingate.WithConfig(gingate.Config{Gate: &gatetest.Slots{Limit: 1}, Format: gate.OpenAI})
 	srv := serve(t, app(func(c *gin.Context) {
 		_, err := io.Copy(io.Discard, c.Request.Body)
 		assert.NoError(t, err)
-		_ = c.Error(refusal(gate.NoTarget))
+		_ = c.Error(gatetest.Refusal(gate.NoTarget))
 	}, central, mw))
 	for range 3 {
 		resp, body := post(t, srv, 1000)
@@ -140,8 +141,8 @@ func TestBodyWrappedInPlace(t *testing.T) {
 				_, err := io.Copy(io.Discard, c.Request.Body)
 				assert.NoError(t, err)
 			}
-			assert.True(t, gingate.Refuse(c, refusal(gate.NoTarget)))
-		}, gingate.New(&slots{limit: 1})))
+			assert.True(t, gingate.Refuse(c, gatetest.Refusal(gate.NoTarget)))
+		}, gingate.New(&gatetest.Slots{Limit: 1})))
 		resp, _ := post(t, srv, 1000)
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		assert.Equal(t, !read, resp.Close)
@@ -166,13 +167,13 @@ func TestRefusedCompressed(t *testing.T) {
 		c.Writer = &compressed{c.Writer, zip}
 		c.Next()
 	}
-	rec := get(app(unreached(t), compress, gingate.New(&slots{})), "/")
+	rec := get(app(unreached(t), compress, gingate.New(&gatetest.Slots{})), "/")
 	require.Equal(t, "gzip", rec.Header().Get("Content-Encoding"))
 	r, err := gzip.NewReader(bytes.NewReader(rec.Body.Bytes()))
 	require.NoError(t, err)
 	text, err := io.ReadAll(r)
 	require.NoError(t, err)
-	body, _ := refusal(gate.QueueFull).Render(gate.Problem)
+	body, _ := gatetest.Refusal(gate.QueueFull).Render(gate.Problem)
 	assert.Equal(t, string(body), string(text))
 }
 
@@ -186,10 +187,10 @@ func TestCanceledWritesNothing(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, err := range []error{refusal(gate.Canceled), fmt.Errorf("acquire: %w", context.Canceled)} {
+	for _, err := range []error{gatetest.Refusal(gate.Canceled), fmt.Errorf("acquire: %w", context.Canceled)} {
 		decisions := 0
 		h := app(unreached(t), logger, gingate.WithConfig(gingate.Config{
-			Gate: &refusing{err}, OnDecision: func(gingate.Decision) { decisions++ },
+			Gate: &gatetest.Refusing{Err: err}, OnDecision: func(gingate.Decision) { decisions++ },
 			OnRefuse: func(*gin.Context, *gate.Rejection) bool { t.Error("called"); return false },
 		}))
 		rec := httptest.NewRecorder()
@@ -199,7 +200,7 @@ func TestCanceledWritesNothing(t *testing.T) {
 		assert.Equal(t, 499, <-logged)
 		assert.Equal(t, 1, decisions)
 	}
-	srv := serve(t, app(unreached(t), logger, gingate.New(&refusing{refusal(gate.Canceled)})))
+	srv := serve(t, app(unreached(t), logger, gingate.New(&gatetest.Refusing{Err: gatetest.Refusal(gate.Canceled)})))
 	_, err := srv.Client().Post(srv.URL, "text/plain", strings.NewReader("x")) //nolint:bodyclose // there is none
 	require.Error(t, err, "the connection ends without an answer")
 	assert.Equal(t, 499, <-logged)
@@ -216,14 +217,14 @@ func TestBadConfigPanics(t *testing.T) {
 	for name, c := range map[string]gingate.Config{
 		"gingate: Config.Gate is nil":                     {},
 		"gingate: Config.Gate: gingate_test.uncomparable": {Gate: uncomparable{}},
-		"gingate: Config.Format: format 77":               {Gate: &slots{}, Format: 77},
+		"gingate: Config.Format: format 77":               {Gate: &gatetest.Slots{}, Format: 77},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() { assert.Contains(t, recover(), name) }()
 			gingate.WithConfig(c)
 		})
 	}
-	assert.PanicsWithValue(t, "gingate: Config.Gate is nil", func() { gingate.New((*slots)(nil)) })
+	assert.PanicsWithValue(t, "gingate: Config.Gate is nil", func() { gingate.New((*gatetest.Slots)(nil)) })
 }
 
 // The hooks run without a lease in danger: a panic in any of them leaks nothing.
@@ -238,11 +239,11 @@ func TestPanickingHooks(t *testing.T) {
 		"OnDecision": {OnDecision: func(gingate.Decision) { panic("hook") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &slots{limit: 1}
+			g := &gatetest.Slots{Limit: 1}
 			c.Gate = g
 			h := app(unreached(t), gingate.WithConfig(c))
 			assert.PanicsWithValue(t, "hook", func() { get(h, "/") })
-			assert.Zero(t, g.inUse())
+			assert.Zero(t, g.InUse())
 		})
 	}
 }

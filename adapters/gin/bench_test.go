@@ -11,15 +11,8 @@ import (
 
 	gingate "github.com/headgate-go/headgate/adapters/gin"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
-
-// freeGate admits everyone with the same lease and allocates nothing.
-type freeGate struct{ slot }
-
-func (g *freeGate) Acquire(context.Context, gate.Request) (gate.Lease, error) {
-	return gate.NewLease(g, 1), nil
-}
-func (g *freeGate) Release(uint64) {}
 
 // discard is a response that goes nowhere.
 type discard struct{ header http.Header }
@@ -36,7 +29,7 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates too")
 	}
 	const four, six = "192.0.2.1:1234", "[2001:db8::1]:1234"
-	one := gingate.New(&freeGate{})
+	one := gingate.New(&gatetest.Free{})
 	for name, test := range map[string]struct {
 		middlewares []gin.HandlerFunc
 		peer        string
@@ -44,14 +37,14 @@ func TestAllocations(t *testing.T) {
 	}{
 		"no gate":        {nil, four, 0},
 		"one gate":       {[]gin.HandlerFunc{one}, four, 2},
-		"two gates":      {[]gin.HandlerFunc{one, gingate.New(&freeGate{})}, four, 4},
+		"two gates":      {[]gin.HandlerFunc{one, gingate.New(&gatetest.Free{})}, four, 4},
 		"one gate, IPv6": {[]gin.HandlerFunc{one}, six, 4},
 		"configured": {[]gin.HandlerFunc{gingate.WithConfig(gingate.Config{
-			Gate: &freeGate{}, Skip: func(*gin.Context) bool { return false },
+			Gate: &gatetest.Free{}, Skip: func(*gin.Context) bool { return false },
 			Flow: func(*gin.Context) string { return "x" }, Cost: func(*gin.Context) int64 { return 1 },
 			OnDecision: func(gingate.Decision) {},
 		})}, six, 2},
-		"another format": {[]gin.HandlerFunc{gingate.WithConfig(gingate.Config{Gate: &freeGate{}, Format: gate.OpenAI})}, four, 3},
+		"another format": {[]gin.HandlerFunc{gingate.WithConfig(gingate.Config{Gate: &gatetest.Free{}, Format: gate.OpenAI})}, four, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := app(silent, test.middlewares...)
@@ -76,7 +69,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	}{
 		{"bare", nil},
 		{"least", []gin.HandlerFunc{least}},
-		{"gate", []gin.HandlerFunc{gingate.New(&freeGate{})}},
+		{"gate", []gin.HandlerFunc{gingate.New(&gatetest.Free{})}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			h := app(silent, c.middlewares...)

@@ -15,13 +15,14 @@ import (
 
 	gingate "github.com/headgate-go/headgate/adapters/gin"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // T12: a lease is found by Context, whatever the engine's setting; by c itself only
 // with ContextWithFallback.
 func TestT12ContextWithFallback(t *testing.T) {
 	for _, fallback := range []bool{false, true} {
-		g := &slots{limit: 1}
+		g := &gatetest.Slots{Limit: 1}
 		h := app(func(c *gin.Context) {
 			_, held := gate.LeaseOf(gingate.Context(c), g)
 			assert.True(t, held)
@@ -34,8 +35,8 @@ func TestT12ContextWithFallback(t *testing.T) {
 		}, gingate.New(g))
 		h.ContextWithFallback = fallback
 		assert.Equal(t, http.StatusOK, get(h, "/").Code)
-		assert.Equal(t, gate.Bulk, g.requests()[0].Class)
-		assert.Zero(t, g.inUse())
+		assert.Equal(t, gate.Bulk, g.Requests()[0].Class)
+		assert.Zero(t, g.InUse())
 	}
 	c := gin.CreateTestContextOnly(nil, gin.New())
 	c.Request, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
@@ -46,7 +47,7 @@ func TestT12ContextWithFallback(t *testing.T) {
 // of the gate that admitted it, keeps its body, and a gate that only the second pass
 // meets is asked once for each pass.
 func TestT04HandleContext(t *testing.T) {
-	whole, other := &slots{limit: 1}, &slots{limit: 1}
+	whole, other := &gatetest.Slots{Limit: 1}, &gatetest.Slots{Limit: 1}
 	r := gin.New()
 	r.Use(gingate.New(whole))
 	r.POST("/start", func(c *gin.Context) {
@@ -54,15 +55,15 @@ func TestT04HandleContext(t *testing.T) {
 		for range 2 {
 			c.Request.URL.Path = "/end"
 			r.HandleContext(c)
-			assert.Equal(t, 1, whole.inUse())
-			assert.Zero(t, other.inUse())
+			assert.Equal(t, 1, whole.InUse())
+			assert.Zero(t, other.InUse())
 		}
 		c.Abort() // Gin before 1.11 goes on with the handlers of the inner pass
 	})
 	passes := 0
 	r.POST("/end", gingate.New(other), func(c *gin.Context) {
 		passes++
-		assert.Equal(t, 1, other.inUse())
+		assert.Equal(t, 1, other.InUse())
 		body, err := io.ReadAll(c.Request.Body)
 		assert.NoError(t, err)
 		c.String(http.StatusOK, "%d %d;", passes, len(body))
@@ -72,15 +73,15 @@ func TestT04HandleContext(t *testing.T) {
 		rec := send(r, http.MethodPost, "/start", strings.NewReader("body"))
 		assert.Equal(t, "1 4;2 0;", rec.Body.String())
 	}
-	assert.Zero(t, whole.inUse())
-	assert.Len(t, whole.requests(), 3)
-	assert.Len(t, other.requests(), 6)
+	assert.Zero(t, whole.InUse())
+	assert.Len(t, whole.Requests(), 3)
+	assert.Len(t, other.Requests(), 6)
 }
 
 // The passes of HandleContext may read the body in turns, though the gate that each
 // meets is a new one for the request.
 func TestHandleContextReadsOn(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	r := gin.New()
 	r.POST("/start", func(c *gin.Context) {
 		for range 4 {
@@ -101,13 +102,13 @@ func TestHandleContextReadsOn(t *testing.T) {
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	assert.Equal(t, "abc;def;gh;;", string(text))
-	assert.Zero(t, g.inUse())
+	assert.Zero(t, g.InUse())
 }
 
 // H3: a goroutine that goes on with c.Copy() inherits leases, class and flow, may ask a
 // gate, and is told that the request is over.
 func TestH3CopyInGoroutine(t *testing.T) {
-	g, second := &slots{limit: 100}, &slots{limit: 100}
+	g, second := &gatetest.Slots{Limit: 100}, &gatetest.Slots{Limit: 100}
 	var background sync.WaitGroup
 	h := app(func(c *gin.Context) {
 		copied := c.Copy()
@@ -147,12 +148,12 @@ func TestH3CopyInGoroutine(t *testing.T) {
 	}
 	clients.Wait()
 	background.Wait()
-	eventually(t, func() bool { return g.inUse()+second.inUse() == 0 }, "slots leaked")
+	eventually(t, func() bool { return g.InUse()+second.InUse() == 0 }, "slots leaked")
 }
 
 // H3: contexts are used again by the engine; no answer holds anything of another's.
 func TestH3MixedRequests(t *testing.T) {
-	g, small := &slots{limit: 2}, &slots{limit: 1}
+	g, small := &gatetest.Slots{Limit: 2}, &gatetest.Slots{Limit: 1}
 	r := gin.New()
 	r.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, v any) { c.String(http.StatusInternalServerError, "%v", v) }))
 	r.Use(gingate.New(g))
@@ -188,13 +189,13 @@ func TestH3MixedRequests(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	assert.Zero(t, g.inUse()+small.inUse())
+	assert.Zero(t, g.InUse()+small.InUse())
 }
 
 // Acquire fills what the caller left open, holds one lease, and changes nothing when it
 // is refused.
 func TestAcquire(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	r := gin.New()
 	r.POST("/pot/:id", func(c *gin.Context) {
 		before := c.Request
@@ -204,35 +205,35 @@ func TestAcquire(t *testing.T) {
 		assert.NoError(t, gingate.Acquire(c, g, gate.Request{}), "it is admitted already")
 		assert.Same(t, held, c.Request)
 
-		full := &slots{}
+		full := &gatetest.Slots{}
 		assert.ErrorIs(t, gingate.Acquire(c, full, gate.Request{}), gate.QueueFull)
 		assert.Same(t, held, c.Request)
 		gingate.Release(c, full) // nothing is held: nothing happens
-		assert.Equal(t, 1, g.inUse())
+		assert.Equal(t, 1, g.InUse())
 		gingate.Release(c, g)
 		gingate.Release(c, g)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	})
 	send(r, http.MethodPost, "/pot/1", strings.NewReader("body"))
-	require.Len(t, g.requests(), 1)
+	require.Len(t, g.Requests(), 1)
 	assert.Equal(t, gate.Request{
 		Flow: "tenant", Weight: 1, Class: gate.Default, Bytes: 4, Method: "POST", Route: "/pot/:id", Path: "/pot/1",
-	}, g.requests()[0])
+	}, g.Requests()[0])
 }
 
 // T10: whatever ends the handlers releases once, and passes through.
 func TestEveryEndReleases(t *testing.T) {
 	for _, end := range []any{"boom", http.ErrAbortHandler} {
-		g := &slots{limit: 1}
+		g := &gatetest.Slots{Limit: 1}
 		h := app(func(*gin.Context) { panic(end) }, gingate.New(g))
 		assert.PanicsWithValue(t, end, func() { get(h, "/") })
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	h := app(unreached(t), gingate.New(g), func(c *gin.Context) { c.AbortWithStatus(http.StatusTeapot) })
 	for range 3 {
 		assert.Equal(t, http.StatusTeapot, get(h, "/").Code)
-		assert.Zero(t, g.inUse())
+		assert.Zero(t, g.InUse())
 	}
 }
 
@@ -240,7 +241,7 @@ func TestEveryEndReleases(t *testing.T) {
 func TestRequestIsCopied(t *testing.T) {
 	var came *http.Request
 	var inside *http.Request
-	h := app(func(c *gin.Context) { inside = c.Request }, func(c *gin.Context) { came = c.Request }, gingate.New(&slots{limit: 1}))
+	h := app(func(c *gin.Context) { inside = c.Request }, func(c *gin.Context) { came = c.Request }, gingate.New(&gatetest.Slots{Limit: 1}))
 	get(h, "/")
 	assert.NotSame(t, came, inside)
 	assert.Equal(t, http.NoBody, inside.Body)
@@ -248,7 +249,7 @@ func TestRequestIsCopied(t *testing.T) {
 	send(h, http.MethodPost, "/", body)
 	assert.Equal(t, body, came.Body)
 	assert.NotEqual(t, body, inside.Body)
-	_, held := gate.LeaseOf(came.Context(), &slots{})
+	_, held := gate.LeaseOf(came.Context(), &gatetest.Slots{})
 	assert.False(t, held)
 	assert.NotErrorIs(t, came.Context().Err(), context.Canceled)
 }

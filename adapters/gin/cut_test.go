@@ -13,6 +13,7 @@ import (
 	gingate "github.com/headgate-go/headgate/adapters/gin"
 	"github.com/headgate-go/headgate/core/admission"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // I7: the hook also sees that the gate has cut a body that it had admitted, and a gate that
@@ -26,7 +27,7 @@ func TestOnDecisionOfACutBody(t *testing.T) {
 	var seen []error
 	hook := func(d gingate.Decision) { seen = append(seen, d.Err) }
 	inner := false
-	silent := gingate.WithConfig(gingate.Config{Gate: &slots{limit: 1}, OnDecision: func(d gingate.Decision) { inner = inner || d.Err != nil }})
+	silent := gingate.WithConfig(gingate.Config{Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d gingate.Decision) { inner = inner || d.Err != nil }})
 	a := app(func(c *gin.Context) {
 		if _, err := io.Copy(io.Discard, c.Request.Body); !gingate.Refuse(c, err) {
 			c.Status(http.StatusOK)

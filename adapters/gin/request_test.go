@@ -13,19 +13,20 @@ import (
 
 	gingate "github.com/headgate-go/headgate/adapters/gin"
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/gatetest"
 )
 
 // asked returns what a gate is asked for r by a middleware with c at the route.
 func asked(t *testing.T, c gingate.Config, r *http.Request, before ...gin.HandlerFunc) gate.Request {
 	t.Helper()
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	c.Gate = g
 	engine := gin.New()
 	engine.Use(append(before, gingate.WithConfig(c))...)
 	engine.Any("/item/:id", ok)
 	engine.ServeHTTP(httptest.NewRecorder(), r)
-	require.Len(t, g.requests(), 1)
-	return g.requests()[0]
+	require.Len(t, g.Requests(), 1)
+	return g.Requests()[0]
 }
 
 // What is configured is asked for; what is not comes from the context and the request.
@@ -100,7 +101,7 @@ func TestT47Places(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var routes []string
 			h := p.app(gingate.WithConfig(gingate.Config{
-				Gate: &slots{limit: 1}, OnDecision: func(d gingate.Decision) { routes = append(routes, d.Route) },
+				Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d gingate.Decision) { routes = append(routes, d.Route) },
 			}))
 			require.Equal(t, http.StatusOK, get(h, "/u/1").Code)
 			require.Equal(t, http.StatusNotFound, get(h, "/nowhere").Code)
@@ -122,7 +123,7 @@ func TestT45LabelsAreBounded(t *testing.T) {
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
 	r.Use(gingate.WithConfig(gingate.Config{
-		Gate: &slots{limit: 1}, OnDecision: func(d gingate.Decision) { labels[d.Method+" "+d.Route] = true },
+		Gate: &gatetest.Slots{Limit: 1}, OnDecision: func(d gingate.Decision) { labels[d.Method+" "+d.Route] = true },
 	}))
 	r.GET("/item/:id", ok)
 	for i := range 1000 {
@@ -138,7 +139,7 @@ func TestT45LabelsAreBounded(t *testing.T) {
 
 // The hook sees each decision once, with the context as it was put to the gate.
 func TestOnDecision(t *testing.T) {
-	g := &slots{limit: 1}
+	g := &gatetest.Slots{Limit: 1}
 	var seen []gingate.Decision
 	var paths []string
 	mw := gingate.WithConfig(gingate.Config{
@@ -150,7 +151,7 @@ func TestOnDecision(t *testing.T) {
 	h := app(ok, mw, mw) // the second time it is admitted already
 	get(h, "/?1")
 	get(h, "/?skip=1")
-	g.limit = 0
+	g.Limit = 0
 	get(h, "/?2")
 	require.Len(t, seen, 2)
 	assert.NoError(t, seen[0].Err)

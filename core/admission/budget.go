@@ -376,18 +376,4 @@ func (b *Budget) Close() {
 
 // Drain waits, after Close, until every lease is back or ctx ends, and returns
 // ctx's error in that case. Before Close it waits for that too.
-func (b *Budget) Drain(ctx context.Context) error {
-	for _, q := range []*waitq.Queue{b.q, b.exempt} {
-		select {
-		case <-q.Drained():
-			continue
-		default:
-		}
-		select {
-		case <-q.Drained():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
+func (b *Budget) Drain(ctx context.Context) error { return waitq.Drain(ctx, b.q, b.exempt) }

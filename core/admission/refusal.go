@@ -25,7 +25,7 @@ func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, 
 
 // refuse counts a rejection of what costs so much, and logs it. No lock may be held.
 func (b *Budget) refuse(r *gate.Rejection, cost int64) *gate.Rejection {
-	b.sheds.count(r.Reason)
+	b.sheds.counts().Add(r.Reason)
 	b.log.Refused(r, func() []slog.Attr {
 		s := b.Snapshot()
 		attrs := []slog.Attr{

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/shedlog"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 	"github.com/headgate-go/headgate/core/pressure"
 )
 
 // sheds counts refusals by reason.
-type sheds struct{ n [len(reasons)]atomic.Int64 }
+type sheds [len(reasons)]atomic.Int64
 
 // reasons are all that byte admission refuses for.
 var reasons = [...]gate.Reason{
@@ -19,14 +20,7 @@ var reasons = [...]gate.Reason{
 	gate.Displaced, gate.ResourcePressure, gate.ShuttingDown, gate.SlowBody, gate.Canceled,
 }
 
-func (s *sheds) count(r gate.Reason) {
-	for i, x := range reasons {
-		if x == r {
-			s.n[i].Add(1)
-			return
-		}
-	}
-}
+func (s *sheds) counts() shedlog.Counts { return shedlog.Counts{Reasons: reasons[:], Numbers: s[:]} }
 
 // registry knows since when heavy leases are out. It has a place for so many and
 // leaves out those beyond, so that it needs no lock.
@@ -125,7 +119,6 @@ func (b *Budget) Snapshot() Snapshot {
 		Waiting: q.Waiting[light] + q.Waiting[heavy], WaitingHeavy: q.Waiting[heavy],
 		WaitingBytes: q.Queued, QueuedBytes: q.Held, OldestWaitS: inSecs(q.OldestWait),
 		TypicalHoldS: inSecs(q.TypicalHold[light]), TypicalHoldHeavy: inSecs(q.TypicalHold[heavy]),
-		ShedReasons: make(map[gate.Reason]int64),
 	}
 	if out.BudgetSource == "" {
 		out.BudgetSource = "unknown"
@@ -141,16 +134,7 @@ func (b *Budget) Snapshot() Snapshot {
 		out.Queued += q.Entered[c]
 	}
 	out.Admitted += b.leases.taken() - q.Returned
-	for i, r := range reasons {
-		n := b.sheds.n[i].Load()
-		switch {
-		case r == gate.Canceled:
-			out.Canceled = n
-		case n > 0:
-			out.ShedReasons[r] = n
-			out.Sheds += n
-		}
-	}
+	out.ShedReasons, out.Sheds, out.Canceled = b.sheds.counts().Read()
 	out.WouldAdmit, out.WouldQueue, out.WouldRefuse = b.shadow.admit.Load(), b.shadow.queue.Load(), b.shadow.refuse.Load()
 	return out
 }

@@ -60,6 +60,10 @@
 // moved for 20 s. The few cases that need a server's own timeouts to run out give them
 // 3 and 9 times as long when they fail; each attempt that failed is logged.
 //
+// # Gates for an adapter's own tests
+//
+// [Slots] admits so many at once, [Refusing] nobody, [Free] everybody without allocating.
+//
 // # What is not here
 //
 // The suite holds what every adapter must do. It measures no allocations and no

@@ -335,17 +335,9 @@ func (l *Limiter) Drain(ctx context.Context) error {
 	l.mu.Lock()
 	all := l.allLocked()
 	l.mu.Unlock()
-	for _, ln := range all {
-		select {
-		case <-ln.q.Drained():
-			continue
-		default:
-		}
-		select {
-		case <-ln.q.Drained():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	queues := make([]*waitq.Queue, len(all))
+	for i, ln := range all {
+		queues[i] = ln.q
 	}
-	return nil
+	return waitq.Drain(ctx, queues...)
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/shedlog"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
@@ -25,7 +26,7 @@ func (ln *lane) reject(ctx context.Context, t *ticket, class int, res waitq.Resu
 	if res.Outcome == waitq.TimedOut {
 		r.Position = res.Position
 	}
-	ln.sheds.count(r.Reason)
+	ln.sheds.counts().Add(r.Reason)
 	if r.Reason != gate.Canceled {
 		r.RetryAfter = waitq.Jitter(ln.q.RetryAfter(class, 1))
 	}
@@ -47,13 +48,7 @@ var reasons = [...]gate.Reason{
 // sheds counts refusals by reason.
 type sheds [len(reasons)]atomic.Int64
 
-func (s *sheds) count(r gate.Reason) {
-	for i, x := range reasons {
-		if x == r {
-			s[i].Add(1)
-		}
-	}
-}
+func (s *sheds) counts() shedlog.Counts { return shedlog.Counts{Reasons: reasons[:], Numbers: s[:]} }
 
 func adviceOf(o waitq.Outcome, reason gate.Reason) string {
 	switch o {

@@ -120,8 +120,7 @@ func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
 		PausedS: inSecs(q.Paused),
 		Granted: -q.Returned,
 		Retries: ln.retries.Load(), RepeatSheds: ln.repeats.Load(),
-		ShedReasons: make(map[gate.Reason]int64),
-		WouldAdmit:  ln.would.admit.Load(), WouldQueue: ln.would.queue.Load(), WouldRefuse: ln.would.refuse.Load(),
+		WouldAdmit: ln.would.admit.Load(), WouldQueue: ln.would.queue.Load(), WouldRefuse: ln.would.refuse.Load(),
 	}
 	e := evidence{
 		inflight: s.Inflight, queued: s.Queued, queuedFor: q.WaitingSince, room: ln.hasRoom(q), p90: w.P90, slow: c.SlowWait,
@@ -132,15 +131,7 @@ func (ln *lane) snapshot(c *Config, now time.Time) LaneSnapshot {
 		queued[i] = int64(q.Waiting[i])
 		s.Granted += q.Immediate[i] + q.Outcomes[i][waitq.Granted]
 	}
-	for i, r := range reasons {
-		switch n := ln.sheds[i].Load(); {
-		case r == gate.Canceled:
-			s.Canceled = n
-		case n > 0:
-			s.ShedReasons[r] = n
-			s.Sheds += n
-		}
-	}
+	s.ShedReasons, s.Sheds, s.Canceled = ln.sheds.counts().Read()
 	s.QueuedByPriority = byClass(queued)
 	s.Saturated, s.Verdict = e.saturated(), e.verdict()
 	return s

@@ -295,18 +295,4 @@ func (c *Controller) Close() {
 
 // Drain waits, after Close, until every lease is back or ctx ends, and returns ctx's
 // error in that case. Before Close it waits for that too.
-func (c *Controller) Drain(ctx context.Context) error {
-	for _, q := range []*waitq.Queue{c.q, c.exempt} {
-		select {
-		case <-q.Drained():
-			continue
-		default:
-		}
-		select {
-		case <-q.Drained():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
+func (c *Controller) Drain(ctx context.Context) error { return waitq.Drain(ctx, c.q, c.exempt) }

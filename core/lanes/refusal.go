@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/internal/shedlog"
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
@@ -51,7 +52,7 @@ func (c *Controller) reject(ctx context.Context, s *settings, w *waitq.Request, 
 
 // shed counts a refusal and writes its line.
 func (c *Controller) shed(r *gate.Rejection) *gate.Rejection {
-	c.sheds.count(r.Reason)
+	c.sheds.counts().Add(r.Reason)
 	c.log.Refused(r, func() []slog.Attr {
 		q := c.q.Snapshot()
 		waiting := 0
@@ -151,10 +152,4 @@ var reasons = [...]gate.Reason{
 // sheds counts refusals by reason.
 type sheds [len(reasons)]atomic.Int64
 
-func (s *sheds) count(r gate.Reason) {
-	for i, x := range reasons {
-		if x == r {
-			s[i].Add(1)
-		}
-	}
-}
+func (s *sheds) counts() shedlog.Counts { return shedlog.Counts{Reasons: reasons[:], Numbers: s[:]} }

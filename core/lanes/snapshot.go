@@ -100,8 +100,7 @@ func (c *Controller) Snapshot() Snapshot {
 		QueuedCost: q.Queued, OldestWaitS: inSecs(q.OldestWait),
 		ProbeTargets: c.probes.asked.Load(), ProbeSkips: c.probes.skipped.Load(),
 		ProbeWouldSkips: c.probes.would.Load(), ProbeErrors: c.probes.errors.Load(),
-		CostErrors: c.costErrors.Load(), KeyMissing: c.lanes.anonymous.Load(), Overflowed: c.lanes.spilled.Load(),
-		ShedReasons: make(map[gate.Reason]int64), LaneTenants: []LaneSnapshot{},
+		CostErrors: c.costErrors.Load(), KeyMissing: c.lanes.anonymous.Load(), Overflowed: c.lanes.spilled.Load(), LaneTenants: []LaneSnapshot{},
 		WouldAdmit: c.would.admit.Load(), WouldQueue: c.would.queue.Load(), WouldRefuse: c.would.refuse.Load(),
 	}
 	out.Admitted = c.records.taken() - q.Returned
@@ -110,15 +109,7 @@ func (c *Controller) Snapshot() Snapshot {
 		out.Queued += q.Entered[i]
 		out.QueuedCount += q.Waiting[i]
 	}
-	for i, r := range reasons {
-		switch n := c.sheds[i].Load(); {
-		case r == gate.Canceled:
-			out.Canceled = n
-		case n > 0:
-			out.ShedReasons[r] = n
-			out.Sheds += n
-		}
-	}
+	out.ShedReasons, out.Sheds, out.Canceled = c.sheds.counts().Read()
 	if out.VirtualLanes {
 		out.Probes = s.Mode.String()
 		c.addLanes(&out)

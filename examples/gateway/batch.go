@@ -54,12 +54,8 @@ type batchResult struct {
 // the answer.
 func (g *gateway) batches(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, err := io.ReadAll(r.Body)
-		if refuse(w, r, err) {
-			return
-		}
-		if err != nil {
-			batchAPI.fail(w, r, problem{http.StatusBadRequest, "invalid_body", "the body ends early or is not well-formed"})
+		text, ok := wholeBody(batchAPI, w, r, refuse)
+		if !ok {
 			return
 		}
 		b, p := parseBatch(text)
@@ -81,17 +77,35 @@ func (g *gateway) batches(refuse func(http.ResponseWriter, *http.Request, error)
 	})
 }
 
+// wholeBody returns the body of a call, or answers why there is none.
+func wholeBody(a api, w http.ResponseWriter, r *http.Request, refuse func(http.ResponseWriter, *http.Request, error) bool) (text []byte, ok bool) {
+	text, err := io.ReadAll(r.Body)
+	if refuse(w, r, err) {
+		return nil, false
+	}
+	if err != nil {
+		a.fail(w, r, problem{http.StatusBadRequest, "invalid_body", "the body ends early or is not well-formed"})
+	}
+	return text, err == nil
+}
+
+// decodeObject reads text, which must be one JSON object without fields that into has not.
+func decodeObject(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, more := d.Token(); !errors.Is(more, io.EOF) {
+		return errors.New("there is more after the JSON object")
+	}
+	return nil
+}
+
 // parseBatch returns the batch that text holds, or what is wrong with it.
 func parseBatch(text []byte) (batch, *problem) {
 	var b batch
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&b)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is more after the JSON object")
-		}
-	}
+	err := decodeObject(text, &b)
 	var wrong string
 	switch n := len(b.Prompts); {
 	case err != nil:

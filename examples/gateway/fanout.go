@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -119,12 +116,8 @@ func (g *gateway) fusions(refuse func(http.ResponseWriter, *http.Request, error)
 // fansOut reads and checks the body of a fan-out. Its bytes are held until the answer.
 func (g *gateway) fansOut(a api, refuse func(http.ResponseWriter, *http.Request, error) bool, do func(http.ResponseWriter, *http.Request, fanout)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, err := io.ReadAll(r.Body)
-		if refuse(w, r, err) {
-			return
-		}
-		if err != nil {
-			a.fail(w, r, problem{http.StatusBadRequest, "invalid_body", "the body ends early or is not well-formed"})
+		text, ok := wholeBody(a, w, r, refuse)
+		if !ok {
 			return
 		}
 		f, p := parseFanout(a, text)
@@ -139,14 +132,7 @@ func (g *gateway) fansOut(a api, refuse func(http.ResponseWriter, *http.Request,
 // parseFanout returns the fan-out that text holds, or what is wrong with it.
 func parseFanout(a api, text []byte) (fanout, *problem) {
 	var f fanout
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&f)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is more after the JSON object")
-		}
-	}
+	err := decodeObject(text, &f)
 	if f.Strategy == "" && a == comboAPI {
 		f.Strategy = byPriority
 	}

@@ -1,5 +1,6 @@
-// Package shedlog writes the log lines of refusals: few enough that a flood fills no disk,
-// and each with the numbers that decided.
+// Package shedlog keeps the books of refusals: [Counts] has their number by reason, and a
+// [Log] writes lines about them, few enough that a flood fills no disk, and each with the
+// numbers that decided.
 //
 // For each reason a gate has at most one line a second. The next line says how many were
 // left out since. What is left out is counted all the same, in the gate's own snapshot:

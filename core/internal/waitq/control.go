@@ -1,6 +1,9 @@
 package waitq
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Waiting reports whether anybody waits. It may be a moment old, and takes no lock. It
 // does not go by the state: the queue is slow, too, while somebody is refused.
@@ -184,6 +187,25 @@ func (q *Queue) Drained() <-chan struct{} {
 		}
 	}
 	return q.drained
+}
+
+// Drain waits until all the queues are closed and every lease of theirs is back, or ctx
+// ends, and returns ctx's error in that case. Where nothing is left to wait for it is nil,
+// whatever ctx says.
+func Drain(ctx context.Context, queues ...*Queue) error {
+	for _, q := range queues {
+		select {
+		case <-q.Drained():
+			continue
+		default:
+		}
+		select {
+		case <-q.Drained():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // expireLocked refuses those whose time is over and reports whether there were any.
