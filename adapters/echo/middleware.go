@@ -54,6 +54,9 @@ func (m *Config) serve(c echo.Context, next echo.HandlerFunc) error {
 	a, err := gatehttp.Ask(c.Response().Writer, c.Request(), m.Gate, &q, m.peer(c))
 	defer m.leave(c, &q, &a)
 	m.decided(c, &q, &a, err)
+	if m.ServerTiming {
+		a.Tell()
+	}
 	if err != nil {
 		return refusal(c, gatehttp.Refusal(c.Request(), err), m.Format, m.OnRefuse)
 	}

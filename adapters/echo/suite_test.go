@@ -84,7 +84,7 @@ func outermost(o gatetest.Options) echo.MiddlewareFunc {
 // gates is the middleware, authentication, and the middleware once more.
 func gates(o gatetest.Options) (chain []echo.MiddlewareFunc) {
 	c := echogate.Config{
-		Gate: o.Gate, Format: o.Format,
+		Gate: o.Gate, Format: o.Format, ServerTiming: o.ServerTiming,
 		OnDecision: func(d echogate.Decision) {
 			o.OnDecision(gatetest.Decision{Method: d.Method, Route: d.Route, Waited: d.Waited, Err: d.Err})
 		},

@@ -46,6 +46,11 @@ type Config struct {
 	// Format is the shape of a refusal's body, here and for refusals that come up in
 	// the handler. The zero Format is [gate.Problem].
 	Format gate.Format
+	// ServerTiming adds to every answer, refusals too, a Server-Timing header that says
+	// how long the request stood in this gate's queue ("queue;dur=", in milliseconds, 0 where
+	// it did not wait). Browsers show it, and it tells whoever asks how busy the process
+	// is. false adds none.
+	ServerTiming bool
 	// OnRefuse returns what the middleware returns for a refused request: nil where it
 	// has answered, an error for the ErrorHandler, or the rejection as it came for what
 	// the middleware makes of it. Retry-After and the marker header are set already. It

@@ -56,6 +56,9 @@ func (m *middleware) serve(c *fiber.Ctx) error {
 	}()
 	lease, err := s.ask(ctx, c, m.Gate, &q, m.Flow == nil)
 	m.decided(c, &q, lease, err)
+	if m.ServerTiming {
+		c.Response().Header.Add("Server-Timing", gate.ServerTiming(fast.Waited(lease, err)))
+	}
 	if err != nil {
 		err = fast.Refuse(c, fast.Refusal(ctx, err), m.Format, m.OnRefuse)
 	} else {

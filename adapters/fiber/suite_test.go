@@ -147,7 +147,7 @@ func outermost(o gatetest.Options) fiber.Handler {
 // gates is the middleware, authentication, and the middleware once more.
 func gates(o gatetest.Options) (chain []fiber.Handler) {
 	config := fibergate.Config{
-		Gate: o.Gate, Format: o.Format,
+		Gate: o.Gate, Format: o.Format, ServerTiming: o.ServerTiming,
 		OnDecision: func(d fibergate.Decision) {
 			o.OnDecision(gatetest.Decision{Method: d.Method, Route: d.Route, Waited: d.Waited, Err: d.Err})
 		},

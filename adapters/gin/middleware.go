@@ -28,6 +28,9 @@ func (m *Config) serve(c *gin.Context) {
 	a, err := gatehttp.Ask(c.Writer, c.Request, m.Gate, &q, m.peer(c))
 	defer m.leave(c, &q, &a)
 	m.decided(c, &q, &a, err)
+	if m.ServerTiming {
+		a.Tell()
+	}
 	if err != nil {
 		answer(c, gatehttp.Refusal(c.Request, err), m.Format, m.OnRefuse)
 		return

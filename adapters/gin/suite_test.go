@@ -66,7 +66,7 @@ func outermost(o gatetest.Options) gin.HandlerFunc {
 // gates is the middleware, authentication, and the middleware once more.
 func gates(o gatetest.Options) (chain []gin.HandlerFunc) {
 	c := gingate.Config{
-		Gate: o.Gate, Format: o.Format,
+		Gate: o.Gate, Format: o.Format, ServerTiming: o.ServerTiming,
 		OnDecision: func(d gingate.Decision) {
 			o.OnDecision(gatetest.Decision{Method: d.Method, Route: d.Route, Waited: d.Waited, Err: d.Err})
 		},

@@ -40,6 +40,11 @@ type Config struct {
 	// Format is the shape of a refusal's body, here and in [Refuse] below this
 	// middleware. The zero Format is [gate.Problem].
 	Format gate.Format
+	// ServerTiming adds to every answer, refusals too, a Server-Timing header that says
+	// how long the request stood in this gate's queue ("queue;dur=", in milliseconds, 0 where
+	// it did not wait). Browsers show it, and it tells whoever asks how busy the process
+	// is. false adds none.
+	ServerTiming bool
 	// OnRefuse answers a refused request in place of the middleware and reports
 	// whether it did; false leaves the answer to the middleware. Retry-After, the
 	// marker header and, where it is due, "Connection: close" are set already. It is

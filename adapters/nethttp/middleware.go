@@ -39,6 +39,9 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := gatehttp.Ask(w, r, c.Gate, &q, c.peer(r))
 	defer c.leave(r, &q, &a)
 	c.decided(r, &q, &a, err)
+	if c.ServerTiming {
+		a.Tell()
+	}
 	if err != nil {
 		answer(w, r, gatehttp.Refusal(r, err), c.Format, c.OnRefuse)
 		return

@@ -60,7 +60,7 @@ func outermost(o gatetest.Options, next http.Handler) http.Handler {
 // gates is the middleware, authentication, and the middleware once more.
 func gates(o gatetest.Options) func(http.Handler) http.Handler {
 	c := httpgate.Config{
-		Gate: o.Gate, Format: o.Format,
+		Gate: o.Gate, Format: o.Format, ServerTiming: o.ServerTiming,
 		OnDecision: func(d httpgate.Decision) {
 			o.OnDecision(gatetest.Decision{Method: d.Method, Route: d.Route, Waited: d.Waited, Err: d.Err})
 		},

@@ -3,6 +3,8 @@ package gate
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"time"
 )
 
 // Format is the shape of a refusal's body. The zero Format is [Problem].
@@ -97,6 +99,14 @@ func (r *Rejection) title() string {
 		return "Client Closed Request"
 	}
 	return r.kind("Content Too Large", "Too Many Requests", "Request Timeout", "Service Unavailable")
+}
+
+// ServerTiming returns the value of a Server-Timing header (W3C Server Timing) for a request
+// that stood in a gate's queue: "queue;dur=" with milliseconds, to the microsecond, 0
+// where it did not wait.
+func ServerTiming(waited time.Duration) string {
+	ms := float64(max(waited, 0).Round(time.Microsecond)) / float64(time.Millisecond)
+	return "queue;dur=" + strconv.FormatFloat(ms, 'f', -1, 64)
 }
 
 func encode(v any) []byte {

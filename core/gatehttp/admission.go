@@ -59,6 +59,15 @@ func (a *Admission) Waited() time.Duration {
 	return 0
 }
 
+// Tell adds to the answer's header how long the request stood in the queue; see
+// [gate.ServerTiming]. It does nothing where the gate was not asked. It must be called
+// before anything is written.
+func (a *Admission) Tell() {
+	if a.asked {
+		a.w.Header().Add("Server-Timing", gate.ServerTiming(a.Waited()))
+	}
+}
+
 // Enter returns the request that the handler gets, which is r itself where the gate
 // was not asked. [FormatOf] finds f in it, unless f is [gate.Problem]. It is called
 // once, and what it returns may be read until Leave.

@@ -84,6 +84,8 @@ type Deviations struct {
 type Options struct {
 	Gate, Inner gate.Gate
 	Format      gate.Format
+	// ServerTiming is the middleware's over Gate.
+	ServerTiming bool
 	// Skip is told the path. nil skips none.
 	Skip func(path string) bool
 	// Flow is told the request's headers. nil means the adapter's default.

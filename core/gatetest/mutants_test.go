@@ -52,6 +52,8 @@ var mutants = []struct {
 	{"waits whoever leaves", "T11_T12 T11_client_gone_with_an/HTTP2 T11_client_gone_while T11_nothing"},
 	{"answers who has left", "T11_nothing"},
 	{"answers twice", "T32 H8_refused H3"},
+	{"always tells the wait", "server_timing"},
+	{"tells no wait of who is refused", "server_timing"},
 	{"answers without a marker", "A32 T15 H3"},
 	{"always says Retry-After", "A32 T39 A3_what"},
 	{"says Retry-After in fractions", "T39"},

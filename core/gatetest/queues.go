@@ -23,6 +23,7 @@ func queueScenes() []scene {
 		both("T15_F21_shutdown_with_waiters", shutdown),
 		both("T16_who_waits_delays_nobody_else", delaysNobody),
 		both("decisions_are_told_once", decisionsTold),
+		both("server_timing_tells_the_wait", serverTiming),
 	}
 }
 

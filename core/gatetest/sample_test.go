@@ -118,6 +118,7 @@ func (a sample) middleware(o Options, next http.Handler) http.Handler {
 		q.Buffered = buffered
 		lease, err := a.acquire(w, r, o.Gate, q)
 		a.tell(o, q, lease, err)
+		a.timing(w, o, lease, err)
 		if err == nil && !lease.Live() && a.has("wants a live lease") {
 			err = &gate.Rejection{Reason: "failed", Gate: "sample"}
 		}
@@ -393,4 +394,16 @@ type sampleSource struct {
 	left, over, fresh bool
 	end               time.Time
 	atEnd             func()
+}
+
+// timing tells how long a request waited.
+func (a sample) timing(w http.ResponseWriter, o Options, lease gate.Lease, err error) {
+	if !o.ServerTiming && !a.has("always tells the wait") {
+		return
+	}
+	waited := lease.Waited()
+	if rej := (*gate.Rejection)(nil); errors.As(err, &rej) && !a.has("tells no wait of who is refused") {
+		waited = rej.Waited
+	}
+	w.Header().Add("Server-Timing", gate.ServerTiming(waited))
 }
