@@ -18,14 +18,18 @@ func hasBody(r *http.Request) bool {
 // unread reports whether r has a body that is not known to be read to its end,
 // whatever stands around the body by now.
 func unread(r *http.Request) bool {
-	s := sourceOf(r.Context())
-	if b, ok := r.Body.(*body); ok {
-		s = b.from
-	}
-	if s != nil {
+	if s := bodyOf(r); s != nil {
 		return !s.over.Load()
 	}
 	return hasBody(r)
+}
+
+// bodyOf returns what r's body comes from, nil where no gate has handed it out.
+func bodyOf(r *http.Request) *source {
+	if b, ok := r.Body.(*body); ok {
+		return b.from
+	}
+	return sourceOf(r.Context())
 }
 
 // closeUnread makes net/http answer before the body has arrived, and bounds how
