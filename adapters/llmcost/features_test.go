@@ -162,3 +162,16 @@ func TestParse(t *testing.T) {
 		assert.Equal(t, want, parse([]byte(raw)), raw)
 	}
 }
+
+// One string and thirty thousand small ones that take as many bytes cost the same: bytes are
+// charged once, whatever their shape, and nothing is derived from them.
+func TestPriceDoesNotDependOnShape(t *testing.T) {
+	const n = 30_000
+	parts := strings.Repeat(`"0123456789",`, n)
+	many := `{"messages":[{"content":[` + parts[:len(parts)-1] + `]}]}`
+	one := `{"messages":[{"content":"` + strings.Repeat("x", len(many)-len(`{"messages":[{"content":""}]}`)) + `"}]}`
+	require.Len(t, many, len(one))
+	want := 1 + int64(len(one)+16383)/16384 + 1 + 1 + 2
+	assert.Equal(t, want, Price([]byte(one)))
+	assert.Equal(t, want, Price([]byte(many)))
+}

@@ -103,6 +103,39 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
+// A newcomer when every lane there may be is in use: what it costs does not depend on how
+// many there are.
+func BenchmarkNewcomer(b *testing.B) {
+	for _, n := range []int{10, 1000, 10_000} {
+		b.Run(fmt.Sprintf("%d_busy_lanes", n), func(b *testing.B) {
+			l := enforcing(b, func(c *Config) {
+				limited(mostOf)(c)
+				c.MaxLimit, c.MaxLanes = mostOf, n
+			})
+			leases := make([]gate.Lease, n)
+			for i := range leases {
+				leases[i] = take(b, l, fmt.Sprint("busy-", i), 1)
+			}
+			var names [4096]string
+			for i := range names {
+				names[i] = fmt.Sprint("newcomer-", i)
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				take(b, l, names[i%len(names)], 1).Release()
+				i++
+			}
+			if over := l.Snapshot().Overflowed; over < int64(i) {
+				b.Fatalf("%d of %d newcomers shared the overflow lane", over, i)
+			}
+			for _, lease := range leases {
+				lease.Release()
+			}
+		})
+	}
+}
+
 // idleLaneBytes is what one idle lane takes, without its key.
 func idleLaneBytes() int64 {
 	const n = 20_000

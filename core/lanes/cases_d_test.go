@@ -137,53 +137,108 @@ func TestD1SamplesFromBeforeACut(t *testing.T) {
 	}
 }
 
-// D12, D13: exactly as much is in flight as may be, however many come at once.
+// D12, D13: exactly as much is in flight as may be, however many come at once: of 10,000
+// as many as the limit says hold a lease together, and never one more.
 func TestD12D13NeverOverTheLimit(t *testing.T) {
-	for _, n := range []int{1, 100} {
-		l := enforcing(t, func(c *Config) { limited(n)(c); c.MaxQueueCount, c.MaxQueueCost = 100_000, 100_000 })
-		var inUse, most atomic.Int64
-		var wg sync.WaitGroup
-		for i := range 5000 {
-			wg.Go(func() {
-				lease, err := l.Acquire(context.Background(), gate.Request{Flow: fmt.Sprint(i % 50), Cost: 1})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				now := inUse.Add(1)
-				for last := most.Load(); now > last && !most.CompareAndSwap(last, now); last = most.Load() {
-				}
-				inUse.Add(-1)
-				lease.Release()
-			})
-		}
-		wg.Wait()
-		if most.Load() > int64(n) {
-			t.Errorf("%d in flight, the limit is %d", most.Load(), n)
-		}
-		wantEmpty(t, l)
-		if got := l.Snapshot().Admitted; got != 5000 {
-			t.Errorf("%d admitted, want 5000: the first of each counts too", got)
-		}
+	const callers = 10_000
+	for _, n := range []int64{1, 100} {
+		bubble(t, func(c *Config) {
+			limited(int(n))(c)
+			c.MaxQueueCount, c.MaxQueueCost, c.MaxWait = 100_000, 100_000, time.Hour
+		}, func(t *testing.T, l *Controller) {
+			var inUse, most atomic.Int64
+			var wg sync.WaitGroup
+			for i := range callers {
+				wg.Go(func() {
+					lease, err := l.Acquire(context.Background(), gate.Request{Flow: fmt.Sprint(i % 50), Cost: 1})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					now := inUse.Add(1)
+					for last := most.Load(); now > last && !most.CompareAndSwap(last, now); last = most.Load() {
+					}
+					time.Sleep(time.Millisecond) // in a bubble: until all who may be in are in
+					inUse.Add(-1)
+					lease.Release()
+				})
+			}
+			wg.Wait()
+			if most.Load() != n {
+				t.Errorf("%d in flight, the limit is %d", most.Load(), n)
+			}
+			if got := l.Snapshot().Admitted; got != callers {
+				t.Errorf("%d admitted, want %d: the first of each counts too", got, callers)
+			}
+		})
 	}
 }
 
-// D15: a grant that races with the end of the wait is not lost.
+// D15: a grant that races with the end of the wait is not lost, in a hundred thousand
+// races: the capacity is what it was, and everybody has the one answer or the other. It is
+// the same whether the bound of the wait ends it or the caller.
 func TestD15TimeoutsRaceWithGrants(t *testing.T) {
-	bubble(t, func(c *Config) { limited(1)(c); c.MaxWait = 10 * time.Millisecond }, func(t *testing.T, l *Controller) {
-		for i := range 2000 {
-			holder := take(t, l, "a", 1)
-			done := make(chan gate.Lease)
-			go func() {
-				lease, _ := l.Acquire(context.Background(), gate.Request{Flow: "b", Cost: 1})
-				done <- lease
-			}()
-			time.Sleep(10*time.Millisecond + time.Duration(i%3-1)*time.Nanosecond)
-			holder.Release()
-			(<-done).Release()
-		}
-		take(t, l, "c", 1).Release()
+	const wait = 10 * time.Millisecond
+	t.Run("the wait is over", func(t *testing.T) {
+		bubble(t, func(c *Config) { limited(1)(c); c.MaxWait = wait }, func(t *testing.T, l *Controller) {
+			late := raceGrants(t, l, 100_000, wait, func() (context.Context, func() bool) {
+				return context.Background(), func() bool { return true }
+			})
+			if s := l.Snapshot(); s.ShedReasons[gate.QueueTimeout] != late {
+				t.Errorf("%d late, and the books say %+v", late, s)
+			}
+		})
 	})
+	t.Run("the caller leaves", func(t *testing.T) {
+		bubble(t, limited(1), func(t *testing.T, l *Controller) {
+			late := raceGrants(t, l, 50_000, wait, func() (context.Context, func() bool) {
+				ctx, cancel := context.WithCancel(context.Background())
+				return ctx, time.AfterFunc(wait, cancel).Stop
+			})
+			if s := l.Snapshot(); s.Canceled != late || s.Sheds != 0 {
+				t.Errorf("%d have left, and the books say %+v", late, s)
+			}
+		})
+	})
+}
+
+// raceGrants has waiters whose time is over after wait, just when there is room, and
+// returns how many got none. caller returns a waiter's context and what stops its clock.
+func raceGrants(t *testing.T, l *Controller, races int, wait time.Duration, caller func() (context.Context, func() bool)) (late int64) {
+	granted := 0
+	begin, done := make(chan struct{}), make(chan bool)
+	defer close(begin)
+	go func() {
+		for range begin {
+			ctx, stop := caller()
+			lease, err := l.Acquire(ctx, gate.Request{Flow: "b", Cost: 1})
+			stop()
+			lease.Release()
+			done <- err == nil
+		}
+	}()
+	for i := range races {
+		holder := take(t, l, "a", 1)
+		begin <- struct{}{}
+		time.Sleep(wait + time.Duration(i%3-1)*time.Nanosecond)
+		holder.Release()
+		if <-done {
+			granted++
+		} else {
+			late++
+		}
+		if s := l.Snapshot(); i%100 == 0 && (s.InflightCost != 0 || s.QueuedCount != 0) {
+			t.Fatalf("after %d races: %+v", i+1, s)
+		}
+	}
+	if granted < races/4 || late < int64(races/4) {
+		t.Errorf("%d were granted and %d too late: that was no race", granted, late)
+	}
+	take(t, l, "c", 1).Release()
+	if s := l.Snapshot(); s.Admitted != int64(races+granted+1) {
+		t.Errorf("%d granted, and the books say %+v", granted, s)
+	}
+	return late
 }
 
 // D16: who waits does not spin, and a wait of 0 is none.

@@ -53,7 +53,8 @@ type Config struct {
 
 	// Cost prices a request that names no cost. If it fails, panics, or says less than
 	// 1, the price is the default one, and that is counted. Default nil: [Price] of the
-	// request's bytes, as one message that is no stream.
+	// request's bytes, as one message that is no stream. A length that is not known counts
+	// as 256 KiB, which costs 21: who has read the body names the cost when it acquires.
 	Cost func(context.Context, gate.Request) (int64, error) `yaml:"-"`
 	// Stream says that a request will be answered by a stream, so that the time for
 	// which it is held says nothing of the back end. It counts as false when it panics.

@@ -251,7 +251,7 @@ func (c *Controller) acquireAside(ctx context.Context, s *settings, r *gate.Requ
 // wrong field, nothing has changed. The limit that was learned stays, within the new
 // bounds; leases that are out stay good; waiters keep their place and are measured by
 // the new MaxWait; when the new mode does not enforce, all are admitted. A smaller
-// MaxLanes takes effect with the next new lane.
+// MaxLanes takes effect as new lanes come.
 func (c *Controller) Reconfigure(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err

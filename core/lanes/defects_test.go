@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -241,6 +242,7 @@ func TestDefect16NoTenantOutside(t *testing.T) {
 	rejections := []error{
 		second(l.Acquire(ctx, gate.Request{Cost: 1})), second(l.Acquire(ctx, gate.Request{Cost: 1001})),
 		second(l.Acquire(context.Background(), gate.Request{Lane: secret, Cost: 1})), lease.Grow(1),
+		l.NoTarget(ctx, 6),
 	}
 	snapshot, err := json.Marshal(l.Snapshot())
 	if err != nil {
@@ -271,22 +273,82 @@ func TestDefect16NoTenantOutside(t *testing.T) {
 	}
 }
 
-// Defect 17: who is admitted at once leaves no timer behind. In a bubble, a timer that is
-// left would let time pass; here nothing moves the clock but the sleep.
+// watched is a context that knows who waits for its end.
+type watched struct {
+	context.Context
+	asked, listeners int
+}
+
+func (w *watched) Done() <-chan struct{} { w.asked++; return w.Context.Done() }
+
+func (w *watched) AfterFunc(f func()) func() bool {
+	w.listeners++
+	return context.AfterFunc(w.Context, f)
+}
+
+// Defect 17: who is admitted at once leaves neither a listener nor a timer behind, though
+// there is a deadline and a bound of the wait. Who waits has both, or this test sees
+// nothing.
 func TestDefect17NoStrayTimer(t *testing.T) {
-	bubble(t, limited(4), func(t *testing.T, l *Controller) {
-		ctx, cancel := context.WithCancel(context.Background())
-		lease, err := l.Acquire(ctx, gate.Request{Cost: 1})
-		if err != nil {
-			t.Fatal(err)
+	for _, mode := range []gate.Mode{gate.Enforce, gate.Shadow} {
+		both(t, func(c *Config) { limited(4)(c); c.Mode = mode }, func(t *testing.T, l *Controller) {
+			timer := func() bool {
+				q := reflect.ValueOf(l.q).Elem()
+				return !q.FieldByName("timer").IsNil() || q.FieldByName("armed").Bool() || l.timer != nil
+			}
+			deadline, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
+			defer cancel()
+			ctx := &watched{Context: deadline}
+			var leases []gate.Lease
+			for i := range 4 {
+				lease, err := l.Acquire(ctx, gate.Request{Flow: fmt.Sprint(i), Cost: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				leases = append(leases, lease)
+			}
+			if ctx.asked+ctx.listeners > 0 || timer() {
+				t.Errorf("%d asked for the end of the context, %d listen to it; a timer is set: %v", ctx.asked, ctx.listeners, timer())
+			}
+			time.Sleep(time.Hour)
+			for _, lease := range leases {
+				if !lease.Live() {
+					t.Error("a lease has ended by itself")
+				}
+			}
+			if mode == gate.Enforce {
+				c := newCrowd(t, l)
+				c.askIn(ctx, "waits", gate.Request{Flow: "a", Cost: 1})
+				if ctx.asked+ctx.listeners == 0 || !timer() {
+					t.Error("somebody waits, and no listener or timer is seen")
+				}
+				leases[0].Release()
+				synctest.Wait()
+				c.release("waits")
+			}
+			for _, lease := range leases {
+				lease.Release()
+			}
+		})
+		if raceEnabled {
+			continue // it allocates by itself
 		}
-		cancel() // of a listener that was left it would be the lease's end
-		time.Sleep(time.Hour)
-		if !lease.Live() || l.timer != nil {
-			t.Error("something was left behind")
+		// A timer or listener of anybody's would take memory. In the first of these nobody is
+		// timed, in the other everybody, until a window has timed 64.
+		for _, change := range []func(*Config){limited(4), virtual} {
+			l := enforcing(t, func(c *Config) { change(c); c.Mode = mode })
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			n := testing.AllocsPerRun(50, func() {
+				if lease, err := l.Acquire(ctx, gate.Request{Cost: 1}); err == nil {
+					lease.Release()
+				}
+			})
+			cancel()
+			if n != 0 {
+				t.Errorf("%v: %v allocations for a request with a deadline", mode, n)
+			}
 		}
-		lease.Release()
-	})
+	}
 }
 
 // Defect 18: pressure is seen without arrivals, while anything is in flight.

@@ -2,7 +2,8 @@
 // what a back end can do. It is for work whose cost is the back end's, not this
 // process's memory; there is one [Controller] for each back end.
 //
-// A request costs so many units (see [Price]); what is in flight may cost Limit
+// A request costs so many units (see [Price]; one that does not tell its length costs as
+// one of 256 KiB); what is in flight may cost Limit
 // together. Whoever finds no room waits, by class, then in turn by tenant, then by
 // arrival. A tenant is the request's Lane, else its flow, else the context's flow. A
 // cost above the limit waits until it can run alone; one above MaxLimit is refused.
@@ -19,8 +20,9 @@
 // give way; where the whole is full, the newest waiter of the tenant that fills it does.
 //
 // At most MaxLanes lanes exist. A lane in which nothing is held and nobody waits makes
-// way for a new one, roughly the one that was unused for longest; when there is none,
-// newcomers share the lane "overflow". Nothing that waits or is held is ever dropped for
+// way for a new one, roughly the one that was unused for longest. A newcomer looks at 32
+// lanes for it, each one where the last has stopped; when all of these are in use it
+// shares the lane "overflow". Nothing that waits or is held is ever dropped for
 // that. Callers without a tenant share the lane "anonymous". Outside this package a lane
 // is known by a keyed hash of its tenant, which changes with every start; see
 // [Controller.LaneID].
@@ -32,7 +34,8 @@
 // the order given, into what the parent's own lease holds and the room that is free
 // while nobody waits. So a parent that was admitted can always do what it was admitted
 // for, and a second target is skipped as soon as anybody else waits. It is no
-// reservation.
+// reservation. A parent whose own price is that of its dearest target thus has room for
+// one target at least; one that is left with none is refused by [Controller.NoTarget].
 //
 // # Limit
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -96,6 +97,33 @@ func ExampleController_Probe() {
 	// Output:
 	// [true true false]
 	// 1 skipped
+}
+
+// A fan-out that is left without a target is refused, with a time to come back.
+func ExampleController_NoTarget() {
+	c := lanes.DefaultConfig()
+	c.Mode, c.VirtualLanes = gate.Enforce, true
+	l, err := lanes.New(c)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Close()
+	ctx := context.Background()
+	lease, err := l.Acquire(ctx, gate.Request{Lane: "tenant-7", Cost: 64}) // all there is
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Release()
+
+	costs := []int64{6, 12}
+	ctx = gate.WithFlow(ctx, "tenant-8", 1)
+	if !slices.Contains(l.Probe(ctx, costs...), true) {
+		rej := l.NoTarget(ctx, costs...)
+		fmt.Println(rej.Status(), rej.Reason, rej.RetryAfter > 0, l.Snapshot().ShedReasons)
+	}
+	// Output: 503 no_target true map[no_target:1]
 }
 
 func ExampleController_Reconfigure() {

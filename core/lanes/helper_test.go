@@ -80,6 +80,12 @@ func reject(t testing.TB, l *Controller, r gate.Request) *gate.Rejection {
 	return rejection(t, second(l.Acquire(context.Background(), r)))
 }
 
+// laneOfLease is the lane in which a lease is counted.
+func laneOfLease(l gate.Lease) *lane {
+	h, _ := l.Holder()
+	return h.(*lease).lane.Load()
+}
+
 func second(_ gate.Lease, err error) error { return err }
 
 func rejection(t testing.TB, err error) *gate.Rejection {

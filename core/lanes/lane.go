@@ -18,13 +18,17 @@ type lane struct {
 	// which tell themselves; below 0 = evicted.
 	refs  atomic.Int64
 	skips atomic.Int64 // targets that probes skipped
-	used  atomic.Bool  // since the search for an idle lane last came by
+	used  atomic.Bool  // since the hand last came by
 }
 
 // evicted is added to the requests of a lane when it is evicted.
 const evicted = -1 << 62
 
 const (
+	// mostLooks is how many lanes a newcomer looks at for one that makes way, so that a full
+	// table in which all are in use costs it no look at each. The next newcomer goes on
+	// where it has stopped.
+	mostLooks = 32
 	// maxKey is the longest tenant's key that is kept as it is.
 	maxKey = 128
 	// reserved begins the flow of the overflow lane. A tenant's key that begins like it
@@ -50,8 +54,8 @@ type table struct {
 	spilled   atomic.Int64 // requests that went to the overflow lane
 
 	mu    sync.Mutex
-	order []*lane // all lanes but the overflow, to look for an idle one
-	hand  int     // where in order the search goes on
+	order []*lane // all lanes but the overflow
+	hand  int     // where in order the search for an idle one goes on
 	over  *lane   // the overflow lane, once there is one
 }
 
@@ -136,7 +140,7 @@ func (t *table) find(c *Controller, key string, most int) *lane {
 }
 
 // open makes the lane for a key. When there are as many as may be, an idle one makes way;
-// if none is idle it is the overflow lane.
+// if none is found it is the overflow lane.
 func (t *table) open(c *Controller, key string, most int) *lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,23 +163,39 @@ func (t *table) open(c *Controller, key string, most int) *lane {
 }
 
 // evictLocked drops one lane in which nothing is held and nobody waits, and reports
-// whether there was one. One that nobody has used since the search last came by goes
-// first; the second round takes any.
+// whether it has found one among those that it looks at. One that nobody has used since
+// the hand last came by goes first, else the first that is idle.
 func (t *table) evictLocked(ready *records) bool {
-	for range 2 * len(t.order) {
+	spare := -1 // the first that is idle, though it was used
+	for range min(mostLooks, len(t.order)) {
 		t.hand = (t.hand + 1) % len(t.order)
 		ln := t.order[t.hand]
-		if ln.refs.Load() != 0 || ln.used.Swap(false) || ready.serve(ln) > 0 || !ln.refs.CompareAndSwap(0, evicted) {
+		if ln.refs.Load() != 0 {
 			continue
 		}
-		n := len(t.order) - 1
-		t.order[t.hand] = t.order[n]
-		t.order[n] = nil
-		t.order = t.order[:n]
-		t.lanes.Delete(ln.key)
-		return true
+		if ln.used.Swap(false) {
+			if spare < 0 && ready.serve(ln) == 0 {
+				spare = t.hand
+			}
+		} else if t.dropLocked(ready, t.hand) {
+			return true
+		}
 	}
-	return false
+	return spare >= 0 && t.dropLocked(ready, spare)
+}
+
+// dropLocked drops the lane at a place in order, unless it is in use.
+func (t *table) dropLocked(ready *records, at int) bool {
+	ln := t.order[at]
+	if ready.serve(ln) > 0 || !ln.refs.CompareAndSwap(0, evicted) {
+		return false
+	}
+	n := len(t.order) - 1
+	t.order[at] = t.order[n]
+	t.order[n] = nil
+	t.order = t.order[:n]
+	t.lanes.Delete(ln.key)
+	return true
 }
 
 // all returns every lane, the overflow last.

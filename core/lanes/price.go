@@ -49,12 +49,16 @@ func quanta(n, size int64) int64 {
 	return (n-1)/size + 1
 }
 
-// priceOf is the default price of a request: that of its bytes. A length that is not
-// known counts as short.
+// unknownBytes is what a length that is not known counts as: from there on admission
+// takes a body for a heavy one. A client must not have a large body cheaper by sending it
+// in chunks.
+const unknownBytes = 256 << 10
+
+// priceOf is the default price of a request: that of its bytes.
 func priceOf(r *gate.Request) int64 {
 	bytes := r.Bytes
 	if bytes < 0 {
-		bytes = 1
+		bytes = unknownBytes
 	}
 	return Price(Features{Bytes: bytes, Messages: 1})
 }

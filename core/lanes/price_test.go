@@ -1,9 +1,12 @@
 package lanes
 
 import (
+	"context"
 	"math"
 	"math/big"
 	"testing"
+
+	"github.com/headgate-go/headgate/core/gate"
 )
 
 // The formula, worked out by hand.
@@ -27,6 +30,29 @@ func TestPrice(t *testing.T) {
 	} {
 		if got := Price(c.f); got != c.want {
 			t.Errorf("%+v costs %d, want %d", c.f, got, c.want)
+		}
+	}
+}
+
+// A body of unknown length is no small call: it costs as one of 256 KiB, in every mode and
+// where a cost function fails; one that is not there costs nothing by its length.
+func TestUnknownLength(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"enforce": func(*Config) {}, "lanes": virtual, "shadow": func(c *Config) { c.Mode = gate.Shadow },
+		"a cost function that fails": func(c *Config) {
+			c.Cost = func(context.Context, gate.Request) (int64, error) { panic("as users do") }
+		},
+	} {
+		l := enforcing(t, change)
+		for bytes, want := range map[int64]int64{-1: 21, math.MinInt64: 21, 256 << 10: 21, 0: 5, 1: 6} {
+			lease, err := l.Acquire(context.Background(), gate.Request{Bytes: bytes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := l.Snapshot().InflightCost; got != want {
+				t.Errorf("%s: %d bytes cost %d, want %d", name, bytes, got, want)
+			}
+			lease.Release()
 		}
 	}
 }

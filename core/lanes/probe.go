@@ -46,9 +46,7 @@ func (c *Controller) probe(ctx context.Context, s *settings, costs []int64, yes 
 	room += c.q.Spare()
 	skipped := int64(0)
 	for i, cost := range costs {
-		if cost < 1 {
-			cost = smallCall
-		}
+		cost = priced(cost)
 		charge := min(cost, limit)
 		if cost <= s.most && charge <= room {
 			room -= charge
@@ -72,6 +70,14 @@ func (c *Controller) probe(ctx context.Context, s *settings, costs []int64, yes 
 
 // smallCall is the price of a small call that is no stream.
 const smallCall = 6
+
+// priced is what a target's cost counts as.
+func priced(cost int64) int64 {
+	if cost < 1 {
+		return smallCall
+	}
+	return cost
+}
 
 // parent is what the parent's lease holds, and its lane, nil where there is none.
 func (c *Controller) parent(ctx context.Context) (int64, *lane) {

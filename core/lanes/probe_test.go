@@ -1,10 +1,15 @@
 package lanes
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
 )
@@ -167,5 +172,83 @@ func TestProbeAllocations(t *testing.T) {
 	ctx := parent.In(context.Background(), l)
 	if n := testing.AllocsPerRun(100, func() { l.Probe(ctx, 6, 6, 6) }); n > 2 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A fan-out that is left without a target is refused as others are: when to come back is
+// measured, the refusal is counted and has a line, and nobody's name is in it.
+func TestNoTarget(t *testing.T) {
+	const tenant = "tenant-with-a-name"
+	var out bytes.Buffer
+	bubble(t, func(c *Config) {
+		limited(10)(c)
+		c.Logger = slog.New(slog.NewJSONHandler(&out, nil))
+	}, func(t *testing.T, l *Controller) {
+		for range 20 { // what is here stays for 15 s
+			lease := take(t, l, "b", 9)
+			time.Sleep(15 * time.Second)
+			lease.Release()
+		}
+		parent, other := take(t, l, tenant, 1), take(t, l, "b", 9)
+		ctx := gate.WithClass(parent.In(context.Background(), l), gate.Interactive)
+		wantYes(t, l.Probe(ctx, 7, 6), false, false)
+		rej := l.NoTarget(ctx, 7, 6)
+		if rej.Reason != gate.NoTarget || rej.Status() != 503 || rej.Gate != "lanes" || rej.Lane != l.LaneID(tenant) ||
+			rej.Class != gate.Interactive || rej.Limit != 10 || rej.Unit != unit {
+			t.Errorf("%+v", rej)
+		}
+		if rej.RetryAfter < 10*time.Second || rej.RetryAfter > 60*time.Second {
+			t.Errorf("retry after %v, where what is here stays for 15 s", rej.RetryAfter)
+		}
+		if s := l.Snapshot(); s.Sheds != 1 || s.ShedReasons[gate.NoTarget] != 1 || s.ProbeSkips != 2 || s.InflightCost != 10 {
+			t.Errorf("%+v", s)
+		}
+		var line map[string]any
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+			t.Fatalf("%v: %s", err, out.String())
+		}
+		if line["reason"] != "no_target" || line["inflight_cost"] != 10.0 || line["retry_after_s"] != rej.RetryAfter.Seconds() {
+			t.Errorf("%v", line)
+		}
+		for _, f := range []gate.Format{gate.Problem, gate.OpenAI, gate.Anthropic} {
+			if body, _ := rej.Render(f); strings.Contains(string(body)+out.String(), tenant) {
+				t.Errorf("the tenant is in %s or %s", body, out.String())
+			}
+		}
+		parent.Release()
+		other.Release()
+	})
+}
+
+// The lane of a refusal without a lease is that of the flow, and there is none without
+// lanes. The dearer the cheapest target, and the more waits, the later.
+func TestNoTargetWithoutALease(t *testing.T) {
+	ctx := gate.WithFlow(context.Background(), "a", 1)
+	for _, lanes := range []bool{false, true} {
+		bubble(t, func(c *Config) { limited(10)(c); c.VirtualLanes = lanes }, func(t *testing.T, l *Controller) {
+			rej := l.NoTarget(ctx)
+			if want := map[bool]string{true: l.LaneID("a")}[lanes]; rej.Lane != want || rej.RetryAfterSeconds() == "" {
+				t.Errorf("lane %q, want %q; Retry-After %q", rej.Lane, want, rej.RetryAfterSeconds())
+			}
+			for range 20 {
+				lease := take(t, l, "b", 10)
+				time.Sleep(4 * time.Second)
+				lease.Release()
+			}
+			least := func(costs ...int64) time.Duration { // without jitter, which only adds
+				d := time.Hour
+				for range 200 {
+					d = min(d, l.NoTarget(ctx, costs...).RetryAfter)
+				}
+				return d
+			}
+			small, large := least(1, 500), least(400, 500)
+			if small >= large {
+				t.Errorf("after %v for a cost of 1, after %v for one of 400", small, large)
+			}
+			if got := l.Snapshot(); got.LaneCount > 1 {
+				t.Errorf("a refusal made a lane: %+v", got.LaneTenants)
+			}
+		})
 	}
 }

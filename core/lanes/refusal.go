@@ -143,10 +143,36 @@ func (c *Controller) noGrowth(s *settings, ln *lane, n int64) *gate.Rejection {
 	return c.shed(r)
 }
 
+// NoTarget is the refusal of a fan-out of which nothing was called, since [Controller.Probe]
+// has said no to every target. Its caller answers with it. ctx and costs are what Probe was
+// given. It is counted among the sheds and logged, as the refusals of Acquire are, and
+// RetryAfter is when the cheapest target may find room.
+func (c *Controller) NoTarget(ctx context.Context, costs ...int64) *gate.Rejection {
+	s, class := c.set.Load(), gate.ClassOf(ctx)
+	cheapest := s.most
+	for _, cost := range costs {
+		cheapest = min(cheapest, priced(cost))
+	}
+	r := &gate.Rejection{
+		Reason: gate.NoTarget, Gate: name, Class: class, Limit: c.limit.Load(), Unit: unit,
+		RetryAfter: c.retryAfter(index(class), cheapest),
+		Advice:     "the lane has room for none of the targets: send less to this back end, or raise MaxLimit",
+	}
+	if s.VirtualLanes {
+		if _, ln := c.parent(ctx); ln != nil {
+			r.Lane = c.id(ln.key)
+		} else {
+			in := gate.Request{}.In(ctx)
+			r.Lane = c.LaneID(tenantOf(&in))
+		}
+	}
+	return c.shed(r)
+}
+
 // reasons are all that a controller refuses for.
 var reasons = [...]gate.Reason{
 	gate.CostExceedsLimit, gate.TenantQueueFull, gate.QueueFull, gate.QueueTimeout, gate.Deadline, gate.Displaced,
-	gate.ShuttingDown, gate.Canceled,
+	gate.NoTarget, gate.ShuttingDown, gate.Canceled,
 }
 
 // sheds counts refusals by reason.
