@@ -173,7 +173,10 @@ func TestD14GrowthLetsInAllWhoFit(t *testing.T) {
 // D15, trap 33: a release at the very moment at which the waiter's time is over, many
 // times: the slot is never lost, and never given twice.
 func TestD15TimeoutAgainstGrant(t *testing.T) {
-	const times = 20_000
+	times := 100_000
+	if testing.Short() || raceEnabled {
+		times = 20_000
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, func(c *Config) { c.QueueTimeout, c.InteractiveReserve = 10*time.Millisecond, 0 })
 		defer l.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,24 +52,34 @@ func TestE5AgingAtTheTick(t *testing.T) {
 	}
 }
 
-// E4: interactive calls never stop coming, one always waits. A bulk call is served when
-// it has aged past both classes, and then after 4 grants at most, whatever came before.
+// E4: interactive calls never stop coming, one always waits. A bulk call is served with the
+// first grant after it has aged past both classes; of those behind it each with the fourth
+// grant after the one before, neither sooner nor later.
 func TestE4EndlessInteractive(t *testing.T) {
-	const service, step = 10 * time.Millisecond, 100 * time.Millisecond
+	const service, step, calls = 10 * time.Millisecond, 100 * time.Millisecond, 4
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, func(c *Config) { c.AgingStep = step })
 		defer l.Close()
 		c, ctx := newCrowd(t, l), context.Background()
 		c.ask("0", ctx, gate.Request{Class: gate.Interactive})
-		c.ask("bulk", ctx, gate.Request{Class: gate.Bulk})
+		for i := range calls {
+			c.ask(fmt.Sprint("bulk ", i), ctx, gate.Request{Class: gate.Bulk})
+		}
 		began := time.Now()
-		for n := 0; !slices.Contains(c.order(), "bulk"); n++ {
+		var served []time.Duration
+		for n, last := 0, "0"; len(served) < calls && n < 1000; n++ {
 			c.ask(fmt.Sprint(n+1), ctx, gate.Request{Class: gate.Interactive})
 			time.Sleep(service)
-			c.release(fmt.Sprint(n))
+			c.release(last)
+			order := c.order()
+			last = order[len(order)-1]
+			if strings.HasPrefix(last, "bulk") {
+				served = append(served, time.Since(began))
+			}
 		}
-		if waited := time.Since(began); waited > 2*step+4*service {
-			t.Errorf("the bulk call has waited %v", waited)
+		want := []time.Duration{2 * step, 2*step + 4*service, 2*step + 8*service, 2*step + 12*service}
+		if !slices.Equal(served, want) {
+			t.Errorf("bulk calls have waited %v, want %v", served, want)
 		}
 		c.finish()
 		wantIdle(t, l)

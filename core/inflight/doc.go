@@ -19,10 +19,12 @@
 //
 // # Waiting
 //
-// A caller waits for QueueTimeout at most, and no longer than its own context. The
-// wait is not the request's timeout: do it above the client, by [Limiter.Do], and
-// keep QueueTimeout below every timeout in front of it. A full queue refuses the
-// newcomer, or the newest waiter of a lower class or of the flow that fills it.
+// A caller waits for QueueTimeout at most, and no longer than its own context. One whose
+// context has ended already gets no slot, also where one is free or there is no limit;
+// only shadow mode, which admits everybody, admits it too. The wait is not the request's
+// timeout: do it above the client, by [Limiter.Do], and keep QueueTimeout below every
+// timeout in front of it. A full queue refuses the newcomer, or the newest waiter of a
+// lower class or of the flow that fills it.
 //
 // # Calls
 //
@@ -44,4 +46,17 @@
 // use, further keys share the lane "other", so that a client that can choose keys
 // cannot choose how much it sends. What is said of that key, by an override or
 // SetLimit, goes for that lane, and it counts for no lane of MaxLanes.
+//
+// A key may be any text. The lane's own has no user and password of a URL, no bytes that
+// are not UTF-8, and 512 bytes at most: of a longer one it is the beginning and a digest. The
+// empty key is the lane "default".
+//
+// # What is known of waits
+//
+// The percentiles in a snapshot are those of the last 285 to 300 seconds, within 4.5
+// percent or 0.53 ms of the exact ones; where more than 32 wait, their own waits are known
+// to half a 1024th of QueueTimeout, 0.5 ms at least and 0.5 s at most. (Where QueueTimeout
+// is above 17 minutes, those older than 1024 seconds count as their mean.) A lane keeps
+// some 30 KB for that at most, however many have waited, and nothing once it has been
+// unused for 5 minutes.
 package inflight

@@ -16,6 +16,7 @@ type lane struct {
 	q     *waitq.Queue
 	set   atomic.Pointer[laneConfig]
 
+	number  int64       // among all lanes that were made
 	spot    uint32      // of its records among those that stand ready
 	dirty   atomic.Bool // a watcher has to look at it
 	repeats atomic.Int64
@@ -90,8 +91,8 @@ func (l *Limiter) makeLocked(key, asked string) *lane {
 
 func (l *Limiter) openLocked(key string) *lane {
 	lc := l.laneConfigLocked(key)
-	ln := &lane{key: key, limit: l, spot: l.opened}
-	l.opened += 37
+	l.opened++
+	ln := &lane{key: key, limit: l, number: l.opened, spot: uint32(l.opened) * 37}
 	ln.set.Store(lc)
 	mode := l.set.Load().Mode
 	ln.q = waitq.New(ln.queue(lc, mode))
@@ -143,8 +144,13 @@ func (l *Limiter) evictLocked() bool {
 	return false
 }
 
+// removeLocked takes a lane whose queue is retired out of the table. What it has counted
+// stays.
 func (l *Limiter) removeLocked(i int) {
 	ln := l.order[i]
+	var last LaneSnapshot
+	last.count(ln, ln.q.Snapshot(), ln.q.Totals())
+	l.ended.add(&last)
 	n := len(l.order) - 1
 	l.order[i] = l.order[n]
 	l.order[n] = nil

@@ -30,7 +30,8 @@ type Limiter struct {
 	mu     sync.Mutex     // serialises changes of the lanes and the settings
 	order  []*lane        // all lanes but the overflow, to look for an idle one
 	hand   int            // where in order the search for an idle lane goes on
-	opened uint32         // spreads the spots of lanes
+	opened int64          // how many lanes have been made
+	ended  LaneSnapshot   // what the lanes that are no more have counted
 	over   *lane          // the overflow lane, once there is one
 	manual map[string]int // limits from SetLimit
 	plain  *laneConfig    // of lanes of which nothing is said

@@ -182,7 +182,8 @@ func TestVerdictsOfALane(t *testing.T) {
 	})
 }
 
-// Retries with a free slot blame the back end, in a full lane they do not.
+// Retries with a free slot blame the back end, but not those of which there is only a
+// client's word. (In a full lane they do not: TestVerdictsByTheClock.)
 func TestVerdictOfRetries(t *testing.T) {
 	l := open(t, func(c *Config) { c.MaxInflight, c.MaxQueue = 4, 0 })
 	ask := func(ctx context.Context, r gate.Request) gate.Lease {

@@ -185,12 +185,24 @@
 // them, others to half a slot of 1/1024 of the timeout, at least 1 ms and at most
 // 1 s wide; those older than 1024 slots, at timeouts above 17 minutes, at their mean.
 //
+// # Holds
+//
+// With Config.TrackWaits the queue keeps how long leases were held, since New: of each
+// that came to the lock for its grant, and of a sample of the others, the same that are
+// timed anyway. A timed lease of the sample stands for all of its record, or of its class
+// where the record was the caller's own, since the one timed before; when a record turns
+// to others, the next one of the queue stands for what is left. So the histogram leans
+// nowhere, and it stands for no more leases than came back, and for fewer by at most 63
+// for each shared record and each class. A lease of the sample that comes back while
+// somebody has the lock does not wait for it: again the next one stands for it too. Who
+// got a grant and had left, or holds nothing, is in it for nothing.
+//
 // # Cost
 //
 // With n waiters in f flows: without a queue, an acquire and a release are one
 // atomic add each on the state word and one compare-and-swap on the lease, no lock
 // and no allocation. TryAcquire counts its grant with one add more, and reads the
-// clock for the first 63 of a class and then one in 64, and with any costs, where there
+// clock for the first 64 of a class and then one in 64, and with any costs, where there
 // is a class above 0, the second word with another. With a shared record there is
 // instead one compare-and-swap more, and the clock is read for the first 16 and one in
 // 64 of its leases; to turn one to another queue or class takes a lock, once in 16 of the

@@ -22,7 +22,7 @@ type Lease struct {
 	base   atomic.Int64 // of a shared record: Count when it turned to q and its class
 
 	// Of whoever fills the record, and then of the one whose Release moves gen on.
-	start  int64   // when the lease was granted; 0 = not timed
+	start  int64   // when the lease was granted; 0 = not timed, below 0 see owes
 	booked *waiter // the entry of a lease that Book queued
 
 	spare *waiter // waits for the leases of this record, nil until one has to
@@ -144,6 +144,9 @@ func (l *Lease) releaseLong(gen uint64) bool {
 		return false
 	}
 	q, held, start, booked := l.q.Load(), l.held.Load(), l.start, l.booked
+	if start != 0 {
+		start = l.owes(q, gen)
+	}
 	l.booked = nil
 	if locked {
 		l.gen.Store(after(gen))
@@ -154,6 +157,23 @@ func (l *Lease) releaseLong(gen uint64) bool {
 		q.released(s, held, start)
 	}
 	return true
+}
+
+// owes counts those that lease gen, which is timed, stands for besides itself: all that
+// the record, or the count of its class, has had since the timed one before. It returns
+// when the lease was granted.
+func (l *Lease) owes(q *Queue, gen uint64) (start int64) {
+	n := int64(0)
+	switch start = l.start; {
+	case gen&shared != 0:
+		_, n = untimed(l.base.Load(), l.Count())
+	case start < 0:
+		start, n = -start, sampleMask
+	}
+	if n > 0 && q.track {
+		q.owed.Add(int32(n))
+	}
+	return start
 }
 
 // giveBack releases a grant that its caller never saw.

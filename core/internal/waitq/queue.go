@@ -26,8 +26,9 @@ type Queue struct {
 
 	returned atomic.Int64 // grants that cancellation overtook
 
-	waits   atomic.Bool // waiting is not 0
-	waiters sync.Pool   // of *waiter
+	waits   atomic.Bool  // waiting is not 0
+	owed    atomic.Int32 // leases that came back untimed, and that the next timed one stands for
+	waiters sync.Pool    // of *waiter
 
 	mu       sync.Mutex
 	limit    int64
@@ -189,9 +190,7 @@ func (q *Queue) enterLocked(w *waiter, flow string, now int64) {
 		now = last.arrival // clocks are read before the lock: keep the order
 	}
 	w.arrival, w.left = min(w.arrival, now), now
-	if q.stats.counts == nil {
-		q.stats.unpack()
-	}
+	q.stats.use()
 	switch {
 	case q.closed:
 		q.finishLocked(w, Closed, now)

@@ -131,17 +131,36 @@ func (l *Lease) turn(q *Queue, held int64) {
 	if old := l.q.Load(); old != nil {
 		old.mu.Lock()
 		defer old.mu.Unlock()
-		old.grants[classOf(l.held.Load())].Add(n - l.base.Load())
+		old.stats.use().turned[classOf(l.held.Load())] += n - l.base.Load()
+		if after, _ := untimed(l.base.Load(), n); after > 0 && old.track {
+			old.owed.Add(int32(after))
+		}
 	}
 	l.base.Store(n + 1)
 	l.set(q, held|long) // long, so that the first lease is looked at
 	l.gen.Store(gen + 2)
 }
 
+// untimed is how many leases a shared record has had since the last one that was timed,
+// by its base and Count: after the last of them if that is not timed, before it if it is;
+// see refill.
+func untimed(base, count int64) (after, before int64) {
+	n := count - base
+	last := (count-1)&^sampleMask + 1 - base // the last of one in 64
+	if last <= holdSamples {
+		last = min(n, holdSamples)
+	}
+	if last == n {
+		return 0, min(max(n-holdSamples-1, 0), sampleMask)
+	}
+	return n - last, 0
+}
+
 // immediateLocked is how many grants did not queue.
 func (q *Queue) immediateLocked() (n [Classes]int64) {
+	turned := q.stats.turned()
 	for i := range n {
-		n[i] = q.grants[i].Load()
+		n[i] = q.grants[i].Load() + turned[i]
 	}
 	if q.owner != nil {
 		for l := range q.owner.Shared {

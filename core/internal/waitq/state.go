@@ -8,7 +8,7 @@ const (
 	// keepSteps is for how many aging steps the head of an aged turn may keep higher
 	// classes waiting for its room.
 	keepSteps = 2
-	// sampleMask picks, of the grants that did not queue, the first 63 and then one
+	// sampleMask picks, of the grants that did not queue, the first 64 and then one
 	// in 64 for timing.
 	sampleMask = 63
 
@@ -64,8 +64,11 @@ func (q *Queue) tryUnit(class int, held int64) bool {
 // holdNow is hold for the nth grant of its class that did not queue.
 func (l *Lease) holdNow(q *Queue, held, n int64) uint64 {
 	start := int64(0)
-	if n&sampleMask == 0 || n <= sampleMask {
+	switch {
+	case n <= sampleMask+1:
 		start = q.now()
+	case n&sampleMask == 0:
+		start = -q.now()
 	}
 	return l.hold(q, held, start, 0)
 }
@@ -95,8 +98,10 @@ func (q *Queue) tryNothing(l *Lease) bool {
 func (q *Queue) released(s int64, held, start int64) {
 	if s >= 0 {
 		if q.mu.TryLock() { // a sample is not worth a wait
-			q.stats.held(classOf(held), q.now()-start)
+			q.heldLocked(classOf(held), q.now()-start)
 			q.mu.Unlock()
+		} else {
+			q.owed.Add(1)
 		}
 		return
 	}
@@ -110,7 +115,7 @@ func (q *Queue) released(s int64, held, start int64) {
 
 func (q *Queue) releasedLocked(held, start, now int64) {
 	if start > 0 {
-		q.stats.held(classOf(held), now-start)
+		q.heldLocked(classOf(held), now-start)
 	}
 	if q.waiting > 0 {
 		q.stats.drained(charge(held), now)

@@ -25,7 +25,9 @@ type stats struct {
 type counters struct {
 	outcomes [Classes][Queued]int64 // of those who came to the lock
 	entered  [Classes]int64         // of those, who stood in the queue
+	turned   [Classes]int64         // grants of shared records that serve others now
 	totals   *[Classes]WaitTotal    // nil until there is one
+	holds    *HoldTotal             // nil until there is one
 }
 
 // pace is how long leases are held and how fast they come back.
@@ -36,6 +38,14 @@ type pace struct {
 }
 
 func (s *stats) ended(w *waiter) { s.counts.outcomes[w.class][w.outcome]++ }
+
+// turned is counters.turned.
+func (s *stats) turned() [Classes]int64 {
+	if s.counts != nil {
+		return s.counts.turned
+	}
+	return s.counters().turned
+}
 
 // typical is the median hold time of a class, 0 while it is not known.
 func (s *stats) typical(class int) int64 {
@@ -74,6 +84,23 @@ func (s *stats) held(class int, d int64) {
 	if h.n >= holdSamples && h.n%8 == 0 {
 		p.typ[class] = h.quantile(1, 2)
 	}
+}
+
+// heldLocked notes that a lease was held for d. It stands for those that are owed, too.
+func (q *Queue) heldLocked(class int, d int64) {
+	q.stats.held(class, d)
+	if !q.track {
+		return
+	}
+	n := int64(1)
+	if q.owed.Load() != 0 {
+		n += int64(q.owed.Swap(0))
+	}
+	c := q.stats.use()
+	if c.holds == nil {
+		c.holds = new(HoldTotal)
+	}
+	c.holds.add(max(d, 0), n)
 }
 
 // histogram counts durations in half octaves: a quantile is at most 1/3 low.

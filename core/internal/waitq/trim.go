@@ -1,6 +1,9 @@
 package waitq
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // Trim gives back all memory that a queue can do without while nobody waits: what
 // is known of recent waits and of hold times, its lists, and its timer. Counters
@@ -31,56 +34,97 @@ func (s *stats) pack() {
 		return
 	}
 	var b []byte
-	s.counts.each(func(n *int64) { b = binary.AppendUvarint(b, uint64(*n)) })
-	s.packed, s.counts = string(b), nil
+	zeros := uint64(0)
+	s.counts.each(func(n *int64) {
+		if *n == 0 {
+			zeros++
+			return
+		}
+		b = appendZeros(b, zeros)
+		b, zeros = binary.AppendUvarint(b, uint64(*n)), 0
+	})
+	s.packed, s.counts = string(appendZeros(b, zeros)), nil
 }
 
-// unpack makes the counters, which are nil, fit for use.
-func (s *stats) unpack() {
-	c := s.counters()
-	s.counts, s.packed = &c, ""
+// appendZeros appends so many zeros: one, and how many there are.
+func appendZeros(b []byte, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	return binary.AppendUvarint(append(b, 0), n)
+}
+
+// use makes the counters fit to be changed.
+func (s *stats) use() *counters {
+	if s.counts == nil {
+		c := s.counters()
+		s.counts, s.packed = &c, ""
+	}
+	return s.counts
 }
 
 // counters reads the counters, in whatever form they are.
 func (s *stats) counters() counters {
-	var c counters
-	if s.counts != nil {
+	switch {
+	case s.counts != nil:
 		return *s.counts
+	case s.packed == "":
+		return counters{}
 	}
-	if s.packed == "" {
-		return c
-	}
+	var c counters // it is on the heap
 	b := []byte(s.packed)
-	c.each(func(n *int64) {
+	next := func() uint64 {
 		v, size := binary.Uvarint(b)
-		*n, b = int64(v), b[size:]
+		b = b[size:]
+		return v
+	}
+	zeros := uint64(0)
+	c.each(func(n *int64) {
+		if *n = 0; zeros == 0 {
+			if *n = int64(next()); *n == 0 {
+				zeros = next()
+			}
+		}
+		zeros -= min(zeros, 1)
 	})
 	return c
 }
 
-// each calls f for every counter, always in the same order. The totals come last;
-// where there are none before, f makes them: 1 says that there are.
+// each calls f for every counter, always in the same order. The totals come last, each
+// after a number that says whether it is there: where it is not before, f makes it.
 func (c *counters) each(f func(n *int64)) {
 	for i := range Classes {
 		for o := range c.outcomes[i] {
 			f(&c.outcomes[i][o])
 		}
 		f(&c.entered[i])
+		f(&c.turned[i])
 	}
-	there := int64(0)
-	if c.totals != nil {
-		there = 1
-	}
-	if f(&there); there == 0 {
-		return
-	}
-	if c.totals == nil {
-		c.totals = new([Classes]WaitTotal)
-	}
-	for i := range c.totals {
-		for b := range c.totals[i].Buckets {
-			f(&c.totals[i].Buckets[b])
+	if there(&c.totals, f) {
+		for i := range c.totals {
+			eachOf(c.totals[i].Buckets[:], &c.totals[i].Sum, f)
 		}
-		f((*int64)(&c.totals[i].Sum))
 	}
+	if there(&c.holds, f) {
+		eachOf(c.holds.Buckets[:], &c.holds.Sum, f)
+	}
+}
+
+func eachOf(buckets []int64, sum *time.Duration, f func(n *int64)) {
+	for i := range buckets {
+		f(&buckets[i])
+	}
+	f((*int64)(sum))
+}
+
+// there calls f for whether *p is there, and makes it if f says that it is.
+func there[T any](p **T, f func(n *int64)) bool {
+	n := int64(0)
+	if *p != nil {
+		n = 1
+	}
+	if f(&n); n != 0 && *p == nil {
+		*p = new(T)
+	}
+	return n != 0
 }

@@ -43,7 +43,7 @@ func TestTrim(t *testing.T) {
 	bubble(t, c, func(t *testing.T, q *Queue) {
 		q.Trim() // never used
 		used(t, q)
-		before, total := q.Snapshot(), q.Waits().Total
+		before, total := q.Snapshot(), q.Totals()
 		for range 2 { // again, nothing more
 			q.Trim()
 			wantTrimmed(t, q)
@@ -52,8 +52,8 @@ func TestTrim(t *testing.T) {
 			if !reflect.DeepEqual(before, after) {
 				t.Errorf("before %+v\nafter  %+v", before, after)
 			}
-			if w := q.Waits(); w != (Waits{Total: total}) {
-				t.Errorf("got  %+v\nwant %+v", w.Total, total)
+			if w := q.Waits(); w != (Waits{Totals: total}) || total.Holds.Sum == 0 {
+				t.Errorf("got  %+v\nwant %+v", w.Totals, total)
 			}
 		}
 		if q.KnowsHold(0) || q.RetryAfter(0, 1) != time.Second {
@@ -66,8 +66,8 @@ func TestTrim(t *testing.T) {
 				t.Errorf("class %d: %d and %d after twice the work", i, again.Entered[i], before.Entered[i])
 			}
 		}
-		if w := q.Waits(); w.Total[1].Sum != 2*total[1].Sum {
-			t.Errorf("waited %v and %v", w.Total[1].Sum, total[1].Sum)
+		if w := q.Waits(); w.Total[1].Sum != 2*total.Total[1].Sum {
+			t.Errorf("waited %v and %v", w.Total[1].Sum, total.Total[1].Sum)
 		}
 	})
 }
@@ -121,6 +121,9 @@ func TestPack(t *testing.T) {
 		if r.IntN(3) > 0 {
 			c.totals = new([Classes]WaitTotal)
 		}
+		if r.IntN(3) > 0 {
+			c.holds = new(HoldTotal)
+		}
 		c.each(func(n *int64) {
 			if r.IntN(2) == 0 {
 				*n = r.Int64() >> r.IntN(63)
@@ -129,12 +132,15 @@ func TestPack(t *testing.T) {
 		if c.totals != nil && r.IntN(4) == 0 {
 			c.totals = new([Classes]WaitTotal)
 		}
+		if c.holds != nil && r.IntN(4) == 0 {
+			c.holds = new(HoldTotal)
+		}
 		s := stats{counts: &c}
 		s.pack()
 		if got := s.counters(); s.counts != nil || !reflect.DeepEqual(got, c) {
 			t.Fatalf("got %+v, want %+v", got, c)
 		}
-		s.unpack()
+		s.use()
 		if !reflect.DeepEqual(*s.counts, c) || s.packed != "" {
 			t.Fatalf("got %+v, want %+v", *s.counts, c)
 		}

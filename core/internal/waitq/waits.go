@@ -7,7 +7,10 @@ import (
 	"time"
 )
 
-const waitBounds = 12
+const (
+	waitBounds = 12
+	holdBounds = 14
+)
 
 // WaitBounds are the upper bounds of all buckets of a WaitTotal but the last, which
 // has none.
@@ -15,6 +18,14 @@ func WaitBounds() [waitBounds]time.Duration {
 	const ms, s = time.Millisecond, time.Second
 	return [waitBounds]time.Duration{
 		5 * ms, 25 * ms, 100 * ms, 500 * ms, 1 * s, 5 * s, 15 * s, 30 * s, 60 * s, 120 * s, 300 * s, 600 * s,
+	}
+}
+
+// HoldBounds are the same for a HoldTotal.
+func HoldBounds() [holdBounds]time.Duration {
+	const ms, s = time.Millisecond, time.Second
+	return [holdBounds]time.Duration{
+		10 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, 1 * s, 2500 * ms, 5 * s, 10 * s, 30 * s, 60 * s, 120 * s, 300 * s, 600 * s,
 	}
 }
 
@@ -30,15 +41,34 @@ func (t *WaitTotal) add(d int64) {
 		t.Buckets[0]++
 		return
 	}
-	i, bounds := 0, WaitBounds()
-	for i < waitBounds && d > int64(bounds[i]) {
-		i++
-	}
-	t.Buckets[i]++
+	bounds := WaitBounds()
+	t.Buckets[bucketWithin(bounds[:], d)]++
 	t.Sum += time.Duration(d)
 }
 
-// Waits is how long requests have been waiting.
+// HoldTotal is how long leases were held, since New. See "Holds" in the package comment.
+type HoldTotal struct {
+	Buckets [holdBounds + 1]int64 // as those of a WaitTotal
+	Sum     time.Duration
+}
+
+// add counts n leases that were held for d.
+func (t *HoldTotal) add(d, n int64) {
+	bounds := HoldBounds()
+	t.Buckets[bucketWithin(bounds[:], d)] += n
+	t.Sum += time.Duration(d * n)
+}
+
+// bucketWithin is the first bucket whose upper bound is not below d.
+func bucketWithin(bounds []time.Duration, d int64) int {
+	i := 0
+	for i < len(bounds) && d > int64(bounds[i]) {
+		i++
+	}
+	return i
+}
+
+// Waits is how long requests have been waiting, and how long leases were held.
 type Waits struct {
 	// P50 and P90 are percentiles of Count waits: of all who left the queue within
 	// the last 5 minutes, granted or not, who were granted or timed out without
@@ -48,10 +78,16 @@ type Waits struct {
 	P50, P90 time.Duration
 	Count    int64
 	TimedOut int64 // requests that timed out within the last 5 minutes
-	Total    [Classes]WaitTotal
+	Totals
 }
 
-// Waits reads how long requests have been waiting. Without Config.TrackWaits it is
+// Totals is what never starts again of the waits, by class, and of the hold times.
+type Totals struct {
+	Total [Classes]WaitTotal
+	Holds HoldTotal
+}
+
+// Waits reads how long requests have been waiting and leases were held. Without Config.TrackWaits it is
 // all zero. It holds the lock to copy some 10 KB at most.
 func (q *Queue) Waits() Waits {
 	var out Waits
@@ -77,18 +113,37 @@ func (q *Queue) Waits() Waits {
 			}
 		}
 	}
-	if t := q.stats.counters().totals; t != nil {
-		out.Total = *t
-	}
-	for i, n := range q.immediateLocked() {
-		out.Total[i].Buckets[0] += n
-	}
+	out.Totals = q.totalsLocked()
 	q.mu.Unlock()
 	s = a.appendTo(sum.appendTo(s), now)
 	s.sort()
 	out.Count = s.count()
 	out.P50, out.P90 = s.percentile(0.5), s.percentile(0.9)
 	return out
+}
+
+// Totals is that part of Waits, without the work of the others.
+func (q *Queue) Totals() Totals {
+	if !q.track {
+		return Totals{}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.totalsLocked()
+}
+
+func (q *Queue) totalsLocked() (t Totals) {
+	n := q.stats.counters()
+	if n.totals != nil {
+		t.Total = *n.totals
+	}
+	if n.holds != nil {
+		t.Holds = *n.holds
+	}
+	for i, n := range q.immediateLocked() {
+		t.Total[i].Buckets[0] += n
+	}
+	return t
 }
 
 // Roll counts the grants that have not come to the lock since the last Roll, and

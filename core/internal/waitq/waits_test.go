@@ -71,6 +71,7 @@ func TestWaitsOfFew(t *testing.T) {
 		}
 		a.release()
 		want.Total[0].Buckets[7], want.Total[0].Sum = 1, 30*s
+		want.Holds.Buckets[9], want.Holds.Sum = 1, 30*s
 		if w := q.Waits(); w != want {
 			t.Errorf("got  %+v\nwant %+v", w, want)
 		}
@@ -186,9 +187,7 @@ func TestWaitsWindow(t *testing.T) {
 }
 
 func (q *Queue) leftLockedFor(waited, now int64) {
-	if q.stats.counts == nil {
-		q.stats.unpack()
-	}
+	q.stats.use()
 	q.leftLocked(0, Granted, true, waited, now)
 }
 
