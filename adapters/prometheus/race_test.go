@@ -1,0 +1,5 @@
+//go:build race
+
+package promgate_test
+
+const raceEnabled = true
