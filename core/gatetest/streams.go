@@ -13,7 +13,7 @@ import (
 // streamScenes: answers that last, and connections that change hands.
 func streamScenes() []scene {
 	return []scene{
-		both("T06_H5_T36_events_arrive_and_hold", eventsHold),
+		both("T06_H5_H7_T36_events_arrive_and_hold", eventsHold),
 		both("F3_stream_cancelled_releases", streamCancelled),
 		timed("T07_F11_slow_reader_is_cut_off", slowReader),
 		first("T05_F16_websocket_holds_until_it_ends", websocket),
@@ -26,9 +26,20 @@ func streamScenes() []scene {
 // eventsHold: each event is there before the next is made, and the slot is held to
 // the stream's end.
 func eventsHold(e *env) {
+	for _, c := range []call{
+		{route: Events, ctx: e.ctx},
+		{route: Events, ctx: e.ctx, header: map[string]string{"Accept": "application/json"}, body: reader(blob(1000)), length: 1000},
+	} {
+		e.holdsStream(c)
+	}
+}
+
+// holdsStream sends c, which answers with a stream, whatever it accepts.
+func (e *env) holdsStream(c call) {
+	e.Helper()
 	g := e.slots(1, 0)
 	s := e.start(Options{Gate: g})
-	resp, r := s.openEvents(e.ctx)
+	resp, r := s.openStream(c)
 	defer resp.Body.Close()
 	equal(e, "content type", resp.Header.Get("Content-Type"), "text/event-stream")
 	for _, event := range []string{"one", "two", "three"} {
@@ -51,13 +62,19 @@ func eventsHold(e *env) {
 // openEvents begins to read events.
 func (s *server) openEvents(ctx context.Context) (*http.Response, *bufio.Reader) {
 	s.e.Helper()
+	return s.openStream(call{route: Events, ctx: ctx})
+}
+
+// openStream sends c and returns once the head of the answer is there.
+func (s *server) openStream(c call) (*http.Response, *bufio.Reader) {
+	s.e.Helper()
 	type opened struct {
 		resp *http.Response
 		err  error
 	}
 	done := make(chan opened, 1)
 	go func() {
-		resp, err := s.open(call{route: Events, ctx: ctx}) //nolint:bodyclose // the caller does
+		resp, err := s.open(c) //nolint:bodyclose // the caller does
 		done <- opened{resp, err}
 	}()
 	select {
