@@ -69,9 +69,9 @@
 // them; [LaneByModel] makes it a back
 // end and a model. When a 429 or 503 names a Retry-After, the lane grants nothing
 // until then (60 s at most) and everybody in it waits within their own bounds. The
-// limits are this process's own: two processes send twice as much. A back end that takes
-// fewer HTTP/2 streams at once than its lane has slots lets calls wait in the base, with
-// a slot: keep MaxInflight below that.
+// limits are this process's own: two processes send twice as much. A base that lets calls
+// wait for a connection or a stream (MaxConnsPerHost, a strict HTTP/2 transport) does so
+// with a slot: keep MaxInflight below what it opens at once.
 //
 // # Promises
 //

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/clientwrap"
+	headgate "github.com/headgate-go/headgate/core"
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/inflight"
 )
@@ -33,6 +34,39 @@ func startBackend() *httptest.Server {
 		_, _ = io.WriteString(w, "hello")
 		_ = http.NewResponseController(w).Flush()
 	}))
+}
+
+// The limiter is one of the gates that a service opens together, and Shutdown ends them
+// in order: who waits is refused, the server stops, the calls that are open come to an end.
+func Example() {
+	backend := startBackend()
+	defer backend.Close()
+	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second} // the service's own, behind hg.Bytes
+
+	c := headgate.DefaultConfig()
+	c.Inflight.MaxInflight = 8 // calls at once to each host, one of them kept for interactive ones
+	hg, err := headgate.Open(c)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: clientwrap.NewTransport(nil, hg.Outbound, clientwrap.Config{})}
+	resp, err := client.Get(backend.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	body, _ := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	fmt.Println(string(body))
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err = hg.Shutdown(ctx, srv.Shutdown)
+	fmt.Println(err)
+	// Output:
+	// hello
+	// <nil>
 }
 
 // A slot is held until the response's body is over, not until its head is here.

@@ -59,6 +59,8 @@ func (r *registry) oldest() int64 {
 
 // Snapshot is the state of a budget, as JSON under "admission".
 type Snapshot struct {
+	// Mode is what the budget does. InflightBytes is what its leases hold together,
+	// MaxInflightBytes the budget; after the budget has shrunk the first may be over it.
 	Mode             gate.Mode `json:"mode"`
 	InflightBytes    int64     `json:"inflight_bytes"`
 	MaxInflightBytes int64     `json:"max_inflight_bytes"`
@@ -75,6 +77,9 @@ type Snapshot struct {
 	// MaxBodyBytes is the effective cap for one body.
 	MaxBodyBytes int64 `json:"max_body_bytes"`
 
+	// Inflight are the leases that are out, HeavyInflight the heavy ones among them;
+	// ExemptInflight are those of exempt paths, which are in neither. CountCapEnabled is
+	// whether the number of heavy ones has a cap, CountCap.
 	Inflight         int64 `json:"inflight"`
 	HeavyInflight    int64 `json:"heavy_inflight"`
 	ExemptInflight   int64 `json:"exempt_inflight"`
@@ -91,6 +96,8 @@ type Snapshot struct {
 	TypicalHoldS     secs  `json:"typical_hold_s"` // median, light bodies
 	TypicalHoldHeavy secs  `json:"typical_hold_heavy_s"`
 
+	// Admitted, Queued and Sheds count requests since New: those that got a lease, those
+	// that had to wait, whatever came of it, and those refused, by reason in ShedReasons.
 	Admitted    int64                 `json:"admitted_total"`
 	Queued      int64                 `json:"queued_total"`
 	Sheds       int64                 `json:"shed_total"`

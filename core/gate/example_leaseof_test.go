@@ -41,6 +41,18 @@ func (t *turnstile) Body(_ uint64, rc io.ReadCloser, _ func(time.Time) error) io
 	return rc
 }
 
+// A gate hands out leases by value: a holder and a generation. The turnstile's generation
+// moves on with each release, so a copy that is kept for too long releases nothing.
+func ExampleNewLease() {
+	t := &turnstile{}
+	first, _ := t.Acquire(context.Background(), gate.Request{}) // returns gate.NewLease(t, 1)
+	first.Release()
+	second, _ := t.Acquire(context.Background(), gate.Request{})
+	first.Release()
+	fmt.Println(first.Live(), second.Live())
+	// Output: false true
+}
+
 // A middleware that meets a request a second time finds the lease that the
 // request holds, and lets it pass.
 func ExampleLeaseOf() {

@@ -26,6 +26,16 @@ func ExampleWithClass() {
 	// default
 }
 
+// Work that says nothing of its class has the one in the middle.
+func ExampleClassOf() {
+	ctx := context.Background()
+	fmt.Println(gate.ClassOf(ctx))
+	fmt.Println(gate.ClassOf(gate.WithClass(ctx, gate.Bulk)))
+	// Output:
+	// default
+	// bulk
+}
+
 func ExampleWithFlow() {
 	ctx := gate.WithFlow(context.Background(), "tenant-7", 3)
 
@@ -151,4 +161,10 @@ func ExampleFlowOf() {
 	ctx := gate.WithFlow(context.Background(), "tenant-7", 3)
 	fmt.Println(gate.FlowOf(ctx))
 	// Output: tenant-7 3
+}
+
+// Adapters tell a client how long it stood in the queue.
+func ExampleServerTiming() {
+	fmt.Println(gate.ServerTiming(1500 * time.Microsecond))
+	// Output: queue;dur=1.5
 }

@@ -1,12 +1,14 @@
 package gatehttp_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
 	"github.com/headgate-go/headgate/core/gatehttp"
@@ -78,4 +80,63 @@ func ExampleAcquire() {
 	// Output:
 	// true <nil>
 	// false
+}
+
+// A handler that has passed the body on lets go of the lease before its answer is over.
+func ExampleRelease() {
+	g := new(one)
+	app := middleware(g, func(x *exchange) {
+		_, _ = io.Copy(io.Discard, x.r.Body)
+		fmt.Println(g.held)
+		gatehttp.Release(x.r, g)
+		fmt.Println(g.held)
+		// a long answer follows
+	})
+	app(&exchange{httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body"))})
+	// Output:
+	// true
+	// false
+}
+
+// An adapter looks at its configuration when it is made, not when the first request comes.
+func ExampleCheck() {
+	var forgotten *one
+	fmt.Println(gatehttp.Check(forgotten, gate.Problem))
+	fmt.Println(gatehttp.Check(new(one), gate.OpenAI))
+	// Output:
+	// Config.Gate is nil
+	// <nil>
+}
+
+// A client that waits for its turn sees that somebody is there: comments, until the
+// handler answers.
+func ExampleHeartbeat() {
+	turn := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heart := gatehttp.Heartbeat(w, r, time.Millisecond)
+		defer heart.Close()
+		<-turn // an Acquire that waits
+		heart.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(heart, "data: hello\n\n")
+	}))
+	defer srv.Close()
+
+	resp, err := http.Get(srv.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Scan()
+	fmt.Println(resp.Status, strings.HasPrefix(lines.Text(), ":"))
+	close(turn)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data:") {
+			fmt.Println(lines.Text())
+		}
+	}
+	// Output:
+	// 200 OK true
+	// data: hello
 }

@@ -4,12 +4,14 @@ import "time"
 
 // Snapshot is the state of a monitor, as JSON under "pressure".
 type Snapshot struct {
+	// Severity is what the monitor says now.
 	Severity Severity `json:"severity"`
 	// Signal is the one that raised the severity or last kept it up; "" while normal.
 	Signal string `json:"signal"`
 	// SinceS is for how long the severity has been so, in seconds.
 	SinceS float64 `json:"since_s"`
-	Ready  bool    `json:"ready"`
+	// Ready is as [Monitor.Ready].
+	Ready bool `json:"ready"`
 
 	// CeilingBytes is the memory ceiling, 0 = unknown. CeilingSource is gomemlimit, cgroup
 	// or physical, and "unknown". CeilingPath and CeilingNote are as in [Ceiling].
@@ -21,6 +23,7 @@ type Snapshot struct {
 	// Signals are the inputs, in the order of the table in the package comment.
 	Signals []Signal `json:"signals"`
 
+	// Samples counts the samples since New.
 	Samples    int64   `json:"samples_total"`
 	SampleAgeS float64 `json:"sample_age_s"` // since the last sample, in seconds
 
