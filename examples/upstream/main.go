@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -36,7 +37,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	if err != nil {
-		return 2 // parse has said why
+		complain(err)
+		return 2
 	}
 	backend, err := upstream.New(config)
 	if err != nil {
@@ -54,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func parse(args []string, stderr io.Writer) (addr string, c upstream.Config, err error) {
 	c = upstream.DefaultConfig()
 	flags := flag.NewFlagSet("upstream", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags.SetOutput(io.Discard) // the errors are printed below, without all the flags
 	flags.StringVar(&addr, "addr", "127.0.0.1:0", "address to listen on; port 0 takes a free one")
 	flags.IntVar(&c.Capacity, "capacity", c.Capacity, "calls served at full speed; more wait, first come first served")
 	flags.DurationVar(&c.Service, "service", c.Service, "mean time that a call takes")
@@ -63,15 +65,31 @@ func parse(args []string, stderr io.Writer) (addr string, c upstream.Config, err
 	flags.BoolVar(&c.Collapse, "collapse", c.Collapse, "over capacity, serve all at once and all slower, also those whose client left")
 	flags.DurationVar(&c.RetryAfter, "retry-after", c.RetryAfter, "over capacity, answer 429 with this Retry-After")
 	flags.IntVar(&c.Tokens, "tokens", c.Tokens, "tokens of an answer that its request does not bound")
-	if err := flags.Parse(args); err != nil {
-		return "", c, err
+	err = flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		flags.SetOutput(stderr)
+		flags.Usage()
+	case err != nil:
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q: every option is a flag, see -h", flags.Arg(0))
+	default:
+		err = validAddr(addr)
 	}
-	if flags.NArg() > 0 {
-		err := fmt.Errorf("unexpected argument %q", flags.Arg(0))
-		_, _ = fmt.Fprintln(stderr, "upstream:", err)
-		return "", c, err
+	return addr, c, err
+}
+
+// validAddr finds what is no address to listen on. Of the empty one net/http would make all
+// interfaces, for everybody.
+func validAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	return addr, c, nil
+	if err != nil {
+		return fmt.Errorf("addr %q: want host:port, with a port of 0 to 65535", addr)
+	}
+	return nil
 }
 
 // serve serves backend on addr until ctx ends, then cuts what runs for longer than grace.

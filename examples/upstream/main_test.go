@@ -36,7 +36,11 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		"-jitter 1.1":                "jitter 1.1: want 0 to 1",
 		"-jitter NaN":                "jitter NaN: want 0 to 1",
 		"-tokens 0":                  "tokens 0: want 1 to 100000",
-		"-retry-after -2s":           "retry-after -2s: want 0 (off) or more",
+		"-retry-after -2s":           "retry-after -2s: want 0 (off) to 24h0m0s",
+		"-retry-after 25h":           "retry-after 25h0m0s: want 0 (off) to 24h0m0s",
+		"-addr=":                     `addr "": want host:port`,
+		"-addr 127.0.0.1":            `addr "127.0.0.1": want host:port`,
+		"-addr 127.0.0.1:99999":      `addr "127.0.0.1:99999": want host:port, with a port of 0 to 65535`,
 		"-collapse -retry-after 2s":  "collapse and retry-after contradict each other",
 		"-collapse true":             `unexpected argument "true"`,
 		"-speed 2":                   "flag provided but not defined: -speed",
@@ -46,8 +50,8 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		if status := run(t.Context(), strings.Fields(args), &stdout, &stderr); status != 2 {
 			t.Errorf("%s: status %d", args, status)
 		}
-		if !strings.Contains(stderr.String(), want) || stdout.Len() > 0 {
-			t.Errorf("%s: stderr %q, want %q; stdout %q", args, &stderr, want, &stdout)
+		if line := stderr.String(); !strings.HasPrefix(line, "upstream: "+want) || strings.Count(line, "\n") != 1 || stdout.Len() > 0 {
+			t.Errorf("%s: stderr %q, want one line with %q; stdout %q", args, line, want, &stdout)
 		}
 	}
 }

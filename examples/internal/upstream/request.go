@@ -68,8 +68,12 @@ func parse(body []byte) (request, error) {
 	var q request
 	if err := json.Unmarshal(body, &q); err != nil {
 		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) && wrong.Field != "" {
+		switch {
+		case !errors.As(err, &wrong):
+		case wrong.Field != "":
 			return request{}, invalid(wrong.Field, "%s: want %v, got %s", wrong.Field, wrong.Type, wrong.Value)
+		default:
+			return request{}, invalid("", "the request body is not a JSON object: it is a JSON %s", wrong.Value)
 		}
 		return request{}, invalid("", "the request body is not a JSON object: %v", err)
 	}

@@ -21,8 +21,12 @@ import (
 	"github.com/headgate-go/headgate/examples/internal/upstream/station"
 )
 
-// maxTokens is the longest answer that can be configured.
-const maxTokens = 100_000
+const (
+	// maxTokens is the longest answer that can be configured.
+	maxTokens = 100_000
+	// maxRetryAfter is the longest time for which calls can be sent away.
+	maxRetryAfter = 24 * time.Hour
+)
 
 // Config is what a Server is made of. Values are literal: start from
 // [DefaultConfig].
@@ -43,8 +47,8 @@ type Config struct {
 	// works to the end on calls whose client has left. Default false.
 	Collapse bool
 	// RetryAfter, if not 0, refuses calls beyond the capacity with a 429 that
-	// carries it, in whole seconds, rounded up. Default 0. Not together with Collapse:
-	// one refuses what the other lets in.
+	// carries it, in whole seconds, rounded up. Default 0. 0 to 24h. Not together with
+	// Collapse: one refuses what the other lets in.
 	RetryAfter time.Duration
 	// Tokens is how long an answer is that the request does not bound further. Default
 	// 16. 1 to 100,000.
@@ -107,8 +111,8 @@ func New(c Config) (*Server, error) {
 	switch {
 	case c.Collapse && c.RetryAfter != 0:
 		return nil, errors.New("collapse and retry-after contradict each other: one serves the calls beyond the capacity, the other refuses them")
-	case c.RetryAfter < 0:
-		return nil, fmt.Errorf("retry-after %v: want 0 (off) or more", c.RetryAfter)
+	case c.RetryAfter < 0 || c.RetryAfter > maxRetryAfter:
+		return nil, fmt.Errorf("retry-after %v: want 0 (off) to %v", c.RetryAfter, maxRetryAfter)
 	case c.Tokens < 1 || c.Tokens > maxTokens:
 		return nil, fmt.Errorf("tokens %d: want 1 to %d", c.Tokens, maxTokens)
 	case c.MaxBodyBytes < 1:

@@ -311,6 +311,7 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/v1/chat/completions", `{}`, 400, `{"error":{"message":"model: required","type":"invalid_request_error","param":"model"`},
 		{"POST", "/v1/messages", `{}`, 400, anthropic},
 		{"POST", "/v1/responses", `{}`, 400, openai},
+		{"POST", "/v1/responses", `["x"]`, 400, `{"error":{"message":"the request body is not a JSON object: it is a JSON array"`},
 		{"POST", "/v1/chat/completions", strings.Repeat(" ", 65), 413, openai},
 		{"POST", "/v1/messages", strings.Repeat(" ", 65), 413, anthropic + "request_too_large"},
 		{"GET", "/v1/chat/completions", "", 405, openai},
