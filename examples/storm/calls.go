@@ -22,6 +22,7 @@ const (
 	chat               // a chat completion, by somebody who waits for it
 	panel              // chat completions of many prompts at once
 	flood              // a chat completion, one of many that a tenant sends at once
+	drawn              // service time, at an arrival that was drawn from a trace
 )
 
 // The keys that people and panels present, where a call has none of its own.

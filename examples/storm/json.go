@@ -71,6 +71,7 @@ type appResult struct {
 	BackEnd      *backEndJSON  `json:"back_end"` // of scenarios that have one
 	ChatWait     *latencyTimes `json:"chat_wait"`
 	FloodLatency *latencyTimes `json:"flood_latency"`
+	Fairness     *fairnessJSON `json:"fairness"` // of scenarios about shares
 
 	TookS      float64  `json:"took_s"` // from the first request to the end of the last
 	End        string   `json:"end"`
@@ -179,6 +180,7 @@ func newAppResult(res result) appResult {
 			IdealWorkS: b.ideal().Seconds(), WorkRatio: b.ratio(),
 		}
 	}
+	a.Fairness = w.fair.json()
 	if w.peer != nil {
 		a.Library, a.Lacks = known(w.peer.what), w.peer.lacks
 		a.LimitRequests, a.LimitWhy = known(w.limit.requests), known(w.limit.why)

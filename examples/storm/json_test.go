@@ -64,7 +64,7 @@ func TestJSONOfNothing(t *testing.T) {
 	assert.JSONEq(t, `{
 		"app": "bare", "library": null, "limit_bytes": null, "limit_source": null, "limit_requests": null, "limit_why": null, "lacks": [],
 		"answered": 0, "refused": 0, "refused_by_reason": {}, "lost": 0, "lost_by_cause": {}, "wrong": 0, "wrong_by_cause": {}, "proper_refusals": 0,
-		"peak_inflight_bytes": 0, "peak_memory_bytes": null, "cgroup": null, "pressure": null, "latency": null, "small_latency": null, "back_end": null, "chat_wait": null, "flood_latency": null,
+		"peak_inflight_bytes": 0, "peak_memory_bytes": null, "cgroup": null, "pressure": null, "latency": null, "small_latency": null, "back_end": null, "chat_wait": null, "flood_latency": null, "fairness": null,
 		"took_s": 0, "end": "", "died_after_s": null,
 		"series": {"memory_bytes": [], "inflight_bytes": [], "waiting": [], "back_end_calls": [], "chat_s": [], "answered_percent": []}
 	}`, string(text))

@@ -6,6 +6,7 @@
 //	go run ./storm -scenario memory
 //	go run ./storm -scenario retry
 //	go run ./storm -scenario tenants
+//	go run ./storm -scenario trace -trace tenants.csv
 //	go run ./storm -scenario all -against chi,failsafe,gozero -json results.json
 //
 // Run it from the examples module: it builds the gateway of this module, and for
@@ -96,10 +97,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.scenario, "scenario", "bodies", "what to play: "+names())
 	f.StringVar(&o.against, "against", "", "play it also against the app with other libraries in place of headgate: `names` of "+peerNames()+", with commas between")
 	f.IntVar(&o.peerLimit, "peer-limit", 0, "how many requests those let in at once (default: as many as have room in headgate's budget)")
-	f.StringVar(&o.trace, "trace", "", "play the arrivals of this CSV `file` instead of the scenario's own")
+	f.StringVar(&o.trace, "trace", "", "play the arrivals of this CSV `file` instead of the scenario's own; with -scenario trace or all, its tenants")
 	f.StringVar(&o.report, "report", "", "write an HTML report to this `file`, and the results as JSON beside it")
 	f.StringVar(&o.json, "json", "", "write the results as JSON to this `file` (default: the -report's name, with .json)")
-	f.DurationVar(&o.duration, "duration", 0, "how long requests arrive (default: the scenario's own, 20s of a trace)")
+	f.DurationVar(&o.duration, "duration", 0, "how long requests arrive (default: the scenario's own, 20s of a trace of bodies)")
 	f.Float64Var(&o.speed, "speed", 0, "how many seconds of a trace pass in one (default: 10, and 1 for arrival laws)")
 	f.IntVar(&o.limit, "limit", 0, "at most so many requests of a trace (default: all)")
 	f.Uint64Var(&o.seed, "seed", 1, "the same seed makes the same load")
@@ -136,8 +137,6 @@ func (o *options) validate(rest []string) error {
 		return fmt.Errorf("-limit-by is %q: want auto, cgroup or rlimit", o.limitBy)
 	case o.trace == "" && (o.speed != 0 || o.limit != 0):
 		return errors.New("-speed and -limit are for a -trace")
-	case o.trace != "" && o.scenario == everything:
-		return errors.New("-trace takes the place of one scenario's load: not with -scenario all")
 	case o.against == "" && o.peerLimit != 0:
 		return errors.New("-peer-limit is for -against")
 	}
@@ -151,11 +150,15 @@ func (o *options) validate(rest []string) error {
 }
 
 func (o *options) validateScenario() error {
-	chosen, err := find(o.scenario)
+	chosen, err := find(o.scenario, o.trace != "")
 	switch {
 	case err != nil:
 		return err
-	case o.trace != "" && o.scenario != bodies().name:
+	case o.trace == "" && chosen[0].virtual:
+		return fmt.Errorf("-scenario %s plays the tenants of a -trace: name its file", o.scenario)
+	case (o.scenario == everything || chosen[0].virtual) && (o.speed != 0 || o.limit != 0):
+		return fmt.Errorf("-speed and -limit are for a -trace of bodies: not with -scenario %s", o.scenario)
+	case o.trace != "" && o.scenario != everything && o.scenario != bodies().name && !chosen[0].virtual:
 		return fmt.Errorf("-trace takes the place of the load of -scenario bodies: not with -scenario %s", o.scenario)
 	case o.against != "" && o.scenario != everything && chosen[0].backEnd != nil:
 		return fmt.Errorf("-against: those libraries limit what comes in, and -scenario %s is about calls to a back end", o.scenario)

@@ -98,7 +98,7 @@ func standInApp(t *testing.T, mode string) (argv, env []string) {
 
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"-scenario hail", `-scenario is "hail": want bodies, memory, retry, tenants, or all`},
+		{"-scenario hail", `-scenario is "hail": want bodies, memory, retry, tenants, trace, or all`},
 		{"-nonsense", "flag provided but not defined: -nonsense"},
 		{"bodies", `unexpected argument "bodies"`},
 		{"-duration -1s", "-duration is -1s"},
@@ -118,7 +118,10 @@ func TestArguments(t *testing.T) {
 		{"-scenario tenants -trace x", "-trace takes the place of the load of -scenario bodies: not with -scenario tenants"},
 		{"-scenario tenants -against chi", "-against: those libraries limit what comes in, and -scenario tenants is about calls to a back end"},
 		{"-scenario retry -against chi", "-against: those libraries limit what comes in, and -scenario retry is about calls to a back end"},
-		{"-scenario all -trace x", "-trace takes the place of one scenario's load: not with -scenario all"},
+		{"-scenario trace", "-scenario trace plays the tenants of a -trace: name its file"},
+		{"-scenario trace -trace x -speed 2", "-speed and -limit are for a -trace of bodies: not with -scenario trace"},
+		{"-scenario all -trace x -limit 2", "-speed and -limit are for a -trace of bodies: not with -scenario all"},
+		{"-scenario trace -trace x -against chi", "-against: those libraries limit what comes in, and -scenario trace is about calls to a back end"},
 		{"-against nginx", `-against names "nginx": want chi, failsafe, gozero`},
 		{"-against chi,,gozero", `-against names "": want chi, failsafe, gozero`},
 		{"-against chi,chi", "-against names chi twice"},
@@ -137,7 +140,7 @@ func TestHelpNamesTheScenarios(t *testing.T) {
 	var stderr bytes.Buffer
 	_, err := parse([]string{"-h"}, &stderr)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	assert.Contains(t, stderr.String(), "what to play: bodies, memory, retry, tenants, or all")
+	assert.Contains(t, stderr.String(), "what to play: bodies, memory, retry, tenants, trace, or all")
 	assert.Contains(t, stderr.String(), "chi, failsafe, gozero")
 	assert.Equal(t, 0, run(context.Background(), []string{"-h"}, nil, io.Discard, io.Discard))
 }

@@ -17,7 +17,7 @@ func plan(t *testing.T, args ...string) []call {
 	t.Helper()
 	o, err := parse(args, io.Discard)
 	require.NoError(t, err)
-	chosen, err := find(o.scenario)
+	chosen, err := find(o.scenario, o.trace != "")
 	require.NoError(t, err)
 	s, err := prepare(o, chosen[0])
 	require.NoError(t, err)

@@ -67,7 +67,7 @@ func bodyCharts() []chart {
 	return []chart{
 		{"memory", "Memory of the app", "Resident set in MiB, by seconds."},
 		{"flight", "Body bytes in flight", "MiB, by seconds. bare: sent and not over; the others: let in."},
-		{"budget", "The budget, close up", "headgate: MiB admitted (left), requests that wait (right)."},
+		{"budget", "The budget, close up", "MiB let in (left), requests that wait at headgate (right)."},
 		{"latency", "How soon requests were answered", "Percent of all requests, lost ones included, answered within a time."},
 	}
 }
@@ -93,6 +93,7 @@ type bar struct {
 
 type part struct {
 	Kind    verdict
+	Name    string // as the table has it
 	Count   int
 	Percent float64
 }
@@ -101,6 +102,7 @@ type part struct {
 type chartData struct {
 	Capacity int  `json:"capacity"` // of the back end, 0 = there is none
 	Flooded  bool `json:"flooded"`  // a tenant sends many calls at once
+	Shared   bool `json:"shared"`   // it is about the tenants' shares
 	// Of storms of bodies.
 	Limit  int64    `json:"limit"`  // of memory, 0 = none
 	Budget int64    `json:"budget"` // of headgate, 0 = unknown
@@ -116,6 +118,7 @@ type series struct {
 	Chat    []point `json:"chat"`    // seconds that each took
 	Latency []point `json:"latency"` // percent of all requests, by seconds
 	Others  []point `json:"others"`  // the same of the chats
+	Shares  []point `json:"shares"`  // percent of its share that a tenant had, by the percent of tenants with no more
 	Died    float64 `json:"died"`    // 0 = it did not
 }
 
@@ -151,6 +154,7 @@ func newSection(o options, s *storm, columns []column) section {
 		Setting: fmt.Sprintf("Each app: %s, GOMEMLIMIT %s; %d CPUs, %s/%s",
 			s.limit, cmp.Or(variable(s.env, "GOMEMLIMIT"), "unset"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH),
 	}
+	sec.Data.Shared = s.scenario.virtual
 	sec.Data.Limit, sec.Charts = s.bytes, bodyCharts()
 	if b := s.scenario.backEnd; b != nil {
 		sec.Data.Capacity, sec.Data.Flooded = b.capacity, s.flooded()
@@ -158,6 +162,9 @@ func newSection(o options, s *storm, columns []column) section {
 		if o.against != "" {
 			sec.Notes = append(sec.Notes, "other libraries: not played, they limit what comes in, and this is about calls to a back end")
 		}
+	}
+	if s.scenario.virtual {
+		sec.Setting, sec.Charts = s.shares(), shareCharts()
 	}
 	for _, c := range columns {
 		sec.Heads = append(sec.Heads, c.head)
@@ -211,12 +218,15 @@ func (sec *section) add(s *storm, res result, w row) {
 		Name: res.name, Memory: res.samples.memory, Flight: res.samples.flight, Waiting: res.samples.waiting,
 		AtBack: res.samples.atBack, Chat: chats(res.outcomes),
 		Latency: cumulative(latencies(res.outcomes, math.MaxInt64), len(res.outcomes)), Died: res.died.Seconds(),
-		Others: cumulative(latencies(single, math.MaxInt64), len(single)),
+		Others: cumulative(latencies(single, math.MaxInt64), len(single)), Shares: w.fair.ranks(),
 	})
 }
 
 // sentence says the row in words.
 func (w row) sentence() string {
+	if w.fair != nil {
+		return w.shareSentence()
+	}
 	if w.back != nil {
 		return fmt.Sprintf("%s: %d of %d calls answered, %d failed; the back end did %.2f times the work that they are, with up to %d calls at once; %s.",
 			w.name, w.answered, w.total, w.failed().sum(), w.back.ratio(), w.back.did.MaxConcurrent, w.end)
@@ -246,6 +256,10 @@ func newBar(w row) bar {
 	} {
 		if p.Count > 0 {
 			p.Percent = 100 * float64(p.Count) / float64(w.total)
+			p.Name = string(p.Kind)
+			if p.Kind == wrong && w.back != nil {
+				p.Name = "failed"
+			}
 			b.Parts = append(b.Parts, p)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -32,6 +33,8 @@ type scenario struct {
 	// backEnd is what the app calls, nil = nothing. Other libraries do not play where there
 	// is one: they limit what comes in, not what goes out.
 	backEnd *backEnd
+	// virtual: a trace of arrival laws is drawn, and played in virtual time. See scenario_trace.go.
+	virtual bool
 	// sizes and hold stand in for what a trace does not have.
 	sizes sizes
 	hold  time.Duration
@@ -39,16 +42,17 @@ type scenario struct {
 
 // scenarios are all there are, in the order in which -scenario all plays them.
 func scenarios() []scenario {
-	return []scenario{bodies(), memoryStorm(), retry(), tenantStorm()}
+	return []scenario{bodies(), memoryStorm(), retry(), tenantStorm(), traceStorm()}
 }
 
 // everything is the name that stands for all scenarios.
 const everything = "all"
 
-// find returns the scenarios that a name stands for. The error lists the names.
-func find(name string) ([]scenario, error) {
+// find returns the scenarios that a name stands for; traced says that there is a trace, without
+// which all are those that need none. The error lists the names.
+func find(name string, traced bool) ([]scenario, error) {
 	if name == everything {
-		return scenarios(), nil
+		return slices.DeleteFunc(scenarios(), func(s scenario) bool { return s.virtual && !traced }), nil
 	}
 	for _, s := range scenarios() {
 		if s.name == name {

@@ -42,6 +42,7 @@ type result struct {
 	group      *groupCounts  // what its cgroup counted, nil = it had none
 
 	back *backEndResult // nil = the scenario has none
+	fair *fairness      // of a scenario in virtual time
 }
 
 // storm is a plan, where it is played, and what came of it.
@@ -66,7 +67,7 @@ type storm struct {
 // headgate, and with each of the other libraries that are asked for. p hears how it
 // goes and log what the apps write.
 func play(ctx context.Context, o options, env []string, p progress, log io.Writer) ([]*storm, error) {
-	chosen, err := find(o.scenario)
+	chosen, err := find(o.scenario, o.trace != "")
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +95,17 @@ func playScenarios(ctx context.Context, o options, chosen []scenario, env []stri
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the temporary directory is no loss
 	config := filepath.Join(dir, "headgate.yaml")
-	apps, err := variants(ctx, p, dir, config, others)
-	if err != nil {
-		return nil, err
-	}
+	var apps []variant
 	for _, s := range storms {
 		s.file = config
+		if s.scenario.virtual {
+			continue
+		}
+		if apps == nil {
+			if apps, err = variants(ctx, p, dir, config, others); err != nil {
+				return nil, err
+			}
+		}
 		if s.scenario.backEnd == nil {
 			continue
 		}
@@ -115,8 +121,14 @@ func playScenarios(ctx context.Context, o options, chosen []scenario, env []stri
 func each(ctx context.Context, o options, p progress, storms []*storm, apps []variant) error {
 	for _, s := range storms {
 		p.say("%s: %d requests", s.name(), requests(s.calls))
-		s.pool.complete(rand.New(rand.NewPCG(o.seed, 2)), s.calls)
-		if err := s.all(ctx, o, p, apps); err != nil {
+		var err error
+		if s.scenario.virtual {
+			err = s.simulate(ctx, p)
+		} else {
+			s.pool.complete(rand.New(rand.NewPCG(o.seed, 2)), s.calls)
+			err = s.all(ctx, o, p, apps)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", s.name(), err)
 		}
 	}
@@ -198,9 +210,12 @@ func (s *storm) all(ctx context.Context, o options, p progress, apps []variant) 
 
 // prepare makes the plan, but for the bodies.
 func prepare(o options, sc scenario) (*storm, error) {
+	if sc.virtual {
+		return planTrace(o, sc)
+	}
 	plan := rand.New(rand.NewPCG(o.seed, 1))
 	s := &storm{scenario: sc, pool: newPool(o.seed)}
-	if o.trace == "" {
+	if o.trace == "" || o.scenario == everything { // which has one that plays it
 		s.length = cmp.Or(o.duration, sc.length)
 		s.calls = sc.plan(plan, s.length)
 		s.title = fmt.Sprintf("Scenario %s: %s", sc.name, sc.about)

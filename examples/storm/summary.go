@@ -33,6 +33,8 @@ type row struct {
 	chat latency        // how long chats waited
 
 	flood latency // of the answered of a flood
+
+	fair *fairness // nil = the scenario is not about shares
 }
 
 // counts says how many there are of what.
@@ -82,7 +84,7 @@ func summarise(r result) row {
 	w := row{
 		name: r.name, total: len(r.outcomes), end: r.end,
 		wrong: counts{}, refused: counts{}, lost: counts{}, proper: counts{},
-		peakFlight: r.peakFlight, peakMemory: r.peakMemory, peer: r.peer, limit: r.limit, group: r.group,
+		peakFlight: r.peakFlight, peakMemory: r.peakMemory, peer: r.peer, limit: r.limit, group: r.group, fair: r.fair,
 	}
 	if r.samples != nil {
 		w.budget, w.pressed = r.samples.budget, r.samples.pressed

@@ -2,9 +2,11 @@ package main
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -17,6 +19,7 @@ const windowLength = 600 * time.Second
 // Weibull distribution. The shape is the trace's; the scale follows from the rate,
 // since the fitted scale of a Weibull does not give back the rate that was measured.
 type window struct {
+	tenant string
 	start  time.Duration
 	rate   float64 // per second, above 0
 	family string
@@ -26,6 +29,7 @@ type window struct {
 func readServegen(t *trace, l *line) {
 	const day = 24 * 3600
 	w := window{
+		tenant: strings.Clone(l.text("tenant")), // the line is a part of what was read
 		start:  time.Duration(l.number("window_start_s", 0, 366*day) * float64(time.Second)),
 		rate:   l.number("rate_per_s", 0, 1e4),
 		family: l.text("family"),
@@ -74,17 +78,45 @@ func drawArrivals(r *rand.Rand, windows []window, length time.Duration) ([]arriv
 		if w.start < from || w.start >= end {
 			continue
 		}
-		gaps := w.gaps(r)
-		// A stream that just begins is not like one that is under way, and more so
-		// the more bursty it is: let a window pass first.
-		for at := w.start - windowLength; at < end; {
-			// A gap may be longer than a Duration can be.
-			at += time.Duration(min(gaps.Rand(), 2*windowLength.Seconds()) * float64(time.Second))
-			if at >= w.start && at < end {
-				all = append(all, arrival{at: at})
-			}
-		}
+		w.draw(r, end, func(at time.Duration) { all = append(all, arrival{at: at}) })
 	}
 	slices.SortStableFunc(all, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 	return all, from
+}
+
+// draw calls got with the times of the arrivals from the start of the window to end, in
+// order.
+func (w window) draw(r rand.Source, end time.Duration, got func(at time.Duration)) {
+	gaps := w.gaps(r)
+	// A stream that just begins is not like one that is under way, and more so the more
+	// bursty it is: let a window pass first.
+	for at := w.start - windowLength; at < end; {
+		// A gap may be longer than a Duration can be.
+		at += time.Duration(min(gaps.Rand(), 2*windowLength.Seconds()) * float64(time.Second))
+		if at >= w.start && at < end {
+			got(at)
+		}
+	}
+}
+
+// busiestWith returns the laws of the window with the highest rate in all among those in
+// which at least so many tenants call, and the first of equals; nil where there is none.
+func busiestWith(windows []window, tenants int) []window {
+	at := make(map[time.Duration][]window)
+	for _, w := range windows {
+		at[w.start] = append(at[w.start], w)
+	}
+	var best []window
+	most := 0.0
+	for _, start := range slices.Sorted(maps.Keys(at)) {
+		rate, active := 0.0, make(map[string]bool)
+		for _, w := range at[start] {
+			rate += w.rate
+			active[w.tenant] = true
+		}
+		if len(active) >= tenants && rate > most {
+			best, most = at[start], rate
+		}
+	}
+	return best
 }

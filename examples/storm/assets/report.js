@@ -33,9 +33,15 @@
   };
   const label = (ctx, text, x, y, align) => {
     ctx.save();
-    ctx.fillStyle = css("muted");
     ctx.font = 12 * devicePixelRatio + "px system-ui, sans-serif";
     ctx.textAlign = align;
+    // On a plate, so that it can be read where a curve passes.
+    const width = ctx.measureText(text).width, pad = 3 * devicePixelRatio;
+    ctx.globalAlpha = 0.6;
+    ctx.fillStyle = css("card");
+    ctx.fillRect((align === "right" ? x - width : x) - pad, y - 11 * devicePixelRatio, width + 2 * pad, 14 * devicePixelRatio);
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = css("muted");
     ctx.fillText(text, x, y);
     ctx.restore();
   };
@@ -45,13 +51,12 @@
   const read = (unit) => (u, v) => (v == null ? "–" : short(v) + unit);
   const curve = (name, color, unit, more) => ({ label: name, stroke: css(color), width: 2, spanGaps: true, points: { show: false }, value: read(unit), ...more });
 
+  // The height is the plot's: the legend stands below it and may wrap.
   const draw = (id, at, tables, opts, hooks) => {
     const host = document.getElementById(id + "-" + at);
-    // The legend wraps where the names of many apps need it.
-    const legendHeight = 34 * Math.ceil(opts.series.length / 4);
-    const size = () => ({ width: host.clientWidth, height: host.clientHeight - legendHeight });
+    const size = () => ({ width: host.clientWidth, height: 280 });
     const u = new uPlot({ ...size(), cursor: { points: { size: 7 } }, hooks: { draw: hooks }, ...opts }, uPlot.join(tables), host);
-    charts.push({ u, host, watch: new ResizeObserver(() => u.setSize(size())) });
+    charts.push({ u, host, watch: new ResizeObserver(() => u.width === host.clientWidth || u.setSize(size())) });
     charts.at(-1).watch.observe(host);
   };
 
@@ -77,10 +82,16 @@
       axes: [axis(), axis({ size: 56 })],
       series: [seconds, ...curves(" MiB")],
     }, [level(budget, "budget " + short(budget) + " MiB"), ...deaths]);
-    draw("budget", at, [byTime(gated.flight, MiB), byTime(gated.waiting)], {
+    const others = apps.filter((s) => s !== gated && s.name !== "bare");
+    draw("budget", at, [byTime(gated.flight, MiB), ...others.map((s) => byTime(s.flight, MiB)), byTime(gated.waiting)], {
       scales: { x: time, y: { range: upTo(budget) }, n: { range: upTo(1) } },
       axes: [axis(), axis({ size: 56 }), axis({ side: 1, scale: "n", grid: { show: false }, stroke: css("waiting") })],
-      series: [seconds, curve("in flight", "headgate", " MiB", { fill: css("headgate") + "22" }), curve("waiting", "waiting", "", { scale: "n" })],
+      series: [
+        seconds,
+        curve("headgate", "headgate", " MiB", { fill: css("headgate") + "22" }),
+        ...others.map((s) => curve(s.name, s.name, " MiB", { width: 1 })),
+        curve("waiting", "waiting", "", { scale: "n" }),
+      ],
     }, [level(budget, "budget " + short(budget) + " MiB"), death(gated)]);
     latency(apps, at);
   };
@@ -101,7 +112,12 @@
       series: [seconds, curve("at the back end", "headgate", "", { fill: css("headgate") + "22" }), curve("waiting", "waiting", "", { scale: "n" })],
     }, [capacity, death(gated)]);
     if (data.flooded) draw("others", at, apps.map((s) => byTime(s.others)), within(apps), []);
-    if (!data.flooded) draw("chat", at, apps.map((s) => byTime(s.chat)), {
+    if (data.shared) draw("shares", at, apps.map((s) => byTime(s.shares)), {
+      scales: { x: { time: false, range: () => [0, 100] }, y: { range: () => [0, 104] } },
+      axes: [axis({ values: (u, vs) => vs.map((v) => v + " %") }), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " %") })],
+      series: [{ label: "of the tenants", value: (u, v) => (v == null ? "–" : v.toFixed(0) + " %") }, ...apps.map((s) => curve(s.name, s.name, " %"))],
+    }, []);
+    if (!data.flooded && !data.shared) draw("chat", at, apps.map((s) => byTime(s.chat)), {
       scales: { x: time, y: { range: upTo(1) } },
       axes: [axis(), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " s") })],
       series: [seconds, ...apps.map((s) => curve(s.name, s.name, " s", { points: { show: true, size: 6 } }))],
@@ -110,11 +126,11 @@
   };
 
   const latency = (apps, at) => draw("latency", at, apps.map((s) => byTime(s.latency)), within(apps), []);
-  // Percent that were answered within a time.
+  // Percent that were answered within a time: as many as at the last answer, until the next.
   const within = (apps) => ({
     scales: { x: { time: false, distr: 3 }, y: { range: () => [0, 104] } },
     axes: [axis({ values: (u, vs) => vs.map((v) => (v == null ? "" : v < 1 ? +(v * 1000).toFixed(1) + " ms" : v + " s")) }), axis({ size: 56, values: (u, vs) => vs.map((v) => v + " %") })],
-    series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, ...apps.map((s) => curve(s.name, s.name, " %"))],
+    series: [{ label: "within", value: (u, v) => (v == null ? "–" : v < 1 ? (v * 1000).toFixed(0) + " ms" : v.toFixed(2) + " s") }, ...apps.map((s) => curve(s.name, s.name, " %", { paths: uPlot.paths.stepped({ align: 1 }) }))],
   });
 
   const render = () => {
