@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/lanes"
 )
 
 // batchAPI is the route of whole batches, one call for many prompts. Its errors, and
@@ -49,6 +50,22 @@ type batchResult struct {
 	RetryAfterS int64       `json:"retry_after_s,omitempty"`
 }
 
+// price is what the batch costs in the tenant's lane: bytes long, and as many answers at a
+// time as are asked for, or as can be open. A lane's cost is work that runs together, not
+// work in all: a batch that takes its calls in turns must not shut out everybody else.
+func (b *batch) price(bytes int, atOnce int64) int64 {
+	n := int64(len(b.Prompts))
+	return lanes.Price(lanes.Features{Bytes: int64(bytes), Messages: n, N: min(n, atOnce)})
+}
+
+// atOnce is how many calls of a batch can be open to the back end.
+func (o outbound) atOnce() int64 {
+	if o.MaxInflight == 0 || o.Mode != gate.Enforce {
+		return maxPrompts
+	}
+	return int64(max(o.MaxInflight-max(o.InteractiveReserve, 0), 1))
+}
+
 // batches makes a chat completion of every prompt, all at once: they are bulk work and
 // wait where others' are not kept waiting by them. The bytes of the body are held until
 // the answer.
@@ -63,11 +80,16 @@ func (g *gateway) batches(refuse func(http.ResponseWriter, *http.Request, error)
 			writeJSON(w, p.status, batchAPI.shape(*p))
 			return
 		}
+		r, leave, ok := g.enter(batchAPI, w, r, gate.Request{Class: gate.Bulk, Cost: b.price(len(text), g.atOnce.Load())}, refuse)
+		if !ok {
+			return
+		}
+		defer leave()
 		ctx := gate.WithClass(g.beside(r.Context()), gate.Bulk)
 		answer := batchAnswer{Model: b.Model, Results: make([]batchResult, len(b.Prompts))}
 		var calls sync.WaitGroup
-		for i, prompt := range b.Prompts {
-			calls.Go(func() { answer.Results[i] = g.complete(ctx, r, i, b.Model, prompt) })
+		for i, text := range b.Prompts {
+			calls.Go(func() { answer.Results[i] = g.complete(ctx, r, i, newPrompt(text).to(b.Model)) })
 		}
 		calls.Wait()
 		if r.Context().Err() != nil {
@@ -136,9 +158,9 @@ func batchFault(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// complete makes the call for one prompt of the batch in.
-func (g *gateway) complete(ctx context.Context, in *http.Request, i int, model, prompt string) batchResult {
-	resp, err := outgoing{g}.RoundTrip(g.completion(ctx, in, model, prompt))
+// complete makes the call with a body for the call in, of which it is number i.
+func (g *gateway) complete(ctx context.Context, in *http.Request, i int, body []byte) batchResult {
+	resp, err := outgoing{g}.RoundTrip(g.completion(ctx, in, body))
 	if err != nil {
 		return g.incomplete(ctx, i, err)
 	}
@@ -194,19 +216,8 @@ func errorIn(text []byte) json.RawMessage {
 	return says.Error
 }
 
-// completion is the call for one prompt. It presents what its batch presents.
-func (g *gateway) completion(ctx context.Context, in *http.Request, model, prompt string) *http.Request {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	body, err := json.Marshal(struct {
-		Model    string    `json:"model"`
-		Messages []message `json:"messages"`
-	}{model, []message{{"user", prompt}}})
-	if err != nil {
-		panic(err) // it is strings only
-	}
+// completion is the call with a body for the call in. It presents what that presents.
+func (g *gateway) completion(ctx context.Context, in *http.Request, body []byte) *http.Request {
 	chat := apis[0]
 	out, err := http.NewRequestWithContext(ctx, http.MethodPost, chat.path, bytes.NewReader(body))
 	if err != nil {

@@ -304,7 +304,7 @@ func caseE1(t *testing.T) {
 // Keys that nobody knows get no lane, no queue and no memory.
 func caseK5(t *testing.T) {
 	back := models(t, 0)
-	a := start(t, threeTenants+"\nadmission: {max_inflight_bytes: 8MiB}", "-upstream", back.URL)
+	a := start(t, threeTenants+"\nadmission: {max_inflight_bytes: 8MiB}\nlanes: {mode: enforce, virtual_lanes: true}", "-upstream", back.URL)
 	before := heap()
 	const keys = 5000
 	var workers sync.WaitGroup
@@ -334,6 +334,13 @@ func caseK5(t *testing.T) {
 	a.untilZero()
 	assert.Less(t, heap(), before+before/10+2*mib)
 	assert.Zero(t, back.model.Stats().Started)
+	lanes := a.snapshot().Lanes
+	assert.Zero(t, lanes.LaneCount)
+	assert.Zero(t, lanes.Admitted+lanes.Queued+lanes.Sheds, "nobody without a key was put to the lanes")
+	resp, answer := a.ask(apis[0].path, question(false, 0), "Authorization", "Bearer secret-alice")
+	require.Equal(t, 200, resp.StatusCode, answer)
+	assert.EqualValues(t, 1, a.snapshot().Lanes.Admitted, "who has one was")
+	a.untilZero()
 }
 
 // A body that stops in the middle is ended, and what it held comes back.

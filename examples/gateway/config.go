@@ -35,6 +35,9 @@ type config struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 	// Tenants are who may call the APIs. Default none: everybody may.
 	Tenants []tenant `yaml:"tenants"`
+	// MonitorKey lets clients read the reports that are not on this machine. 16 to 256
+	// visible ASCII characters. Default "": nobody else may.
+	MonitorKey string `yaml:"monitor_key"`
 }
 
 // outbound is headgate's configuration of the calls to the back end, and which lanes
@@ -71,6 +74,9 @@ func (c config) gates(log *slog.Logger) headgate.Config {
 func (c config) Validate() error {
 	if c.DrainTimeout <= 0 {
 		return fmt.Errorf("drain_timeout is %s: want above 0s", c.DrainTimeout)
+	}
+	if err := validateMonitorKey(c.MonitorKey); err != nil {
+		return err
 	}
 	if err := validateTenants(c.Tenants); err != nil {
 		return err

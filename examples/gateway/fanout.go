@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
-	"github.com/headgate-go/headgate/core/lanes"
 )
 
 // The routes that have a choice of models: one for the first that answers, one for all
@@ -31,7 +29,7 @@ const (
 // What a combo's strategy may be.
 const (
 	byPriority = "priority"    // in the order given
-	inTurn     = "round_robin" // each call begins one further on
+	inTurn     = "round_robin" // each call of a tenant to the same targets begins one further on
 )
 
 // fanout is the body of POST /v1/combo and POST /v1/fusion.
@@ -58,16 +56,16 @@ type fusionResult struct {
 // combos calls the targets one after another until one answers. A target whose lane has
 // no room is not called; one that is refused here, fails or is overloaded is passed over.
 func (g *gateway) combos(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
-	return g.fansOut(comboAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout) {
+	return g.fansOut(comboAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout, q prompt) {
 		ctx := g.beside(r.Context())
 		passed := 0
 		var last *batchResult
-		for _, target := range g.order(f) {
-			if !g.room(r.Context(), f, target)[0] {
+		for _, target := range g.order(r.Context(), f) {
+			if !g.room(r.Context(), q.price(target))[0] {
 				passed++
 				continue
 			}
-			result := g.complete(ctx, r, 0, target, f.Prompt)
+			result := g.complete(ctx, r, 0, q.to(target))
 			if r.Context().Err() != nil {
 				panic(http.ErrAbortHandler) // the client has left: nobody reads an answer
 			}
@@ -78,7 +76,7 @@ func (g *gateway) combos(refuse func(http.ResponseWriter, *http.Request, error) 
 		}
 		switch {
 		case last == nil:
-			refuse(w, r, noTarget())
+			refuse(w, r, g.hg.Tenants.NoTarget(r.Context(), f.prices(q)...))
 		case passed == len(f.Targets):
 			last.answer(w)
 		default:
@@ -90,19 +88,20 @@ func (g *gateway) combos(refuse func(http.ResponseWriter, *http.Request, error) 
 
 // fusions calls all targets that have room at once, asked for as one set.
 func (g *gateway) fusions(refuse func(http.ResponseWriter, *http.Request, error) bool) http.Handler {
-	return g.fansOut(fusionAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout) {
+	return g.fansOut(fusionAPI, refuse, func(w http.ResponseWriter, r *http.Request, f fanout, q prompt) {
 		ctx := g.beside(r.Context())
 		answer := fusionAnswer{Results: make([]fusionResult, len(f.Targets))}
-		room := g.room(r.Context(), f, f.Targets...)
+		prices := f.prices(q)
+		room := g.room(r.Context(), prices...)
 		if !slices.Contains(room, true) {
-			refuse(w, r, noTarget())
+			refuse(w, r, g.hg.Tenants.NoTarget(r.Context(), prices...))
 			return
 		}
 		var calls sync.WaitGroup
 		for i, target := range f.Targets {
 			answer.Results[i] = fusionResult{Target: target, Skipped: !room[i], batchResult: batchResult{Index: i}}
 			if room[i] {
-				calls.Go(func() { answer.Results[i].batchResult = g.complete(ctx, r, i, target, f.Prompt) })
+				calls.Go(func() { answer.Results[i].batchResult = g.complete(ctx, r, i, q.to(target)) })
 			}
 		}
 		calls.Wait()
@@ -113,8 +112,12 @@ func (g *gateway) fusions(refuse func(http.ResponseWriter, *http.Request, error)
 	})
 }
 
-// fansOut reads and checks the body of a fan-out. Its bytes are held until the answer.
-func (g *gateway) fansOut(a api, refuse func(http.ResponseWriter, *http.Request, error) bool, do func(http.ResponseWriter, *http.Request, fanout)) http.Handler {
+// fansOut reads and checks the body of a fan-out and asks the tenant's lane for it, at the
+// price of its dearest target: so one that was let in has room for any of them, and the
+// others are asked for by room. Its bytes are held until the answer.
+func (g *gateway) fansOut(
+	a api, refuse func(http.ResponseWriter, *http.Request, error) bool, do func(http.ResponseWriter, *http.Request, fanout, prompt),
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, ok := wholeBody(a, w, r, refuse)
 		if !ok {
@@ -125,8 +128,23 @@ func (g *gateway) fansOut(a api, refuse func(http.ResponseWriter, *http.Request,
 			writeJSON(w, p.status, a.shape(*p))
 			return
 		}
-		do(w, r, f)
+		q := newPrompt(f.Prompt)
+		r, leave, ok := g.enter(a, w, r, gate.Request{Cost: slices.Max(f.prices(q))}, refuse)
+		if !ok {
+			return
+		}
+		defer leave()
+		do(w, r, f, q)
 	})
+}
+
+// prices is what the calls to the targets cost in the tenant's lane.
+func (f *fanout) prices(q prompt) []int64 {
+	prices := make([]int64, len(f.Targets))
+	for i, target := range f.Targets {
+		prices[i] = q.price(target)
+	}
+	return prices
 }
 
 // parseFanout returns the fan-out that text holds, or what is wrong with it.
@@ -155,33 +173,26 @@ func parseFanout(a api, text []byte) (fanout, *problem) {
 }
 
 // order is the order in which a combo tries its targets.
-func (g *gateway) order(f fanout) []string {
+func (g *gateway) order(ctx context.Context, f fanout) []string {
 	if f.Strategy != inTurn {
 		return f.Targets
 	}
-	first := int((g.turns.Add(1) - 1) % uint64(len(f.Targets)))
+	flow, _ := gate.FlowOf(ctx)
+	first := g.turns.next(flow, f.Targets)
 	return append(slices.Clone(f.Targets[first:]), f.Targets[:first]...)
 }
 
-// room asks for each target whether the tenant's lane would take its call now.
-func (g *gateway) room(ctx context.Context, f fanout, targets ...string) []bool {
+// room asks for each price whether the tenant's lane would take a call that costs it now.
+func (g *gateway) room(ctx context.Context, prices ...int64) []bool {
 	if g.hg == nil {
-		return slices.Repeat([]bool{true}, len(targets))
+		return slices.Repeat([]bool{true}, len(prices))
 	}
-	cost := lanes.Price(lanes.Features{Bytes: int64(len(f.Prompt)), Messages: 1})
-	return g.hg.Tenants.Probe(ctx, slices.Repeat([]int64{cost}, len(targets))...)
+	return g.hg.Tenants.Probe(ctx, prices...)
 }
 
 // passOver reports whether another target may do better.
 func passOver(r batchResult) bool {
 	return r.Error != nil && (r.Reason != "" || r.Status == http.StatusTooManyRequests || r.Status >= 500)
-}
-
-func noTarget() *gate.Rejection {
-	return &gate.Rejection{
-		Reason: gate.NoTarget, Gate: "lanes", RetryAfter: time.Second,
-		Advice: "the tenant's lane has room for none of the targets: come back later, or raise lanes.max_limit",
-	}
 }
 
 // answer answers with one result alone, as a call of its own would.

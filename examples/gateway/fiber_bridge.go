@@ -52,7 +52,11 @@ func bridge(log *slog.Logger, h http.Handler) fiber.Handler {
 			return refused
 		default:
 			a.head()
-			c.Response().SetBodyRaw(a.first)
+			if a.bodiless {
+				c.Response().Header.SetContentLength(int(a.length))
+			} else {
+				c.Response().SetBodyRaw(a.first)
+			}
 		}
 		return nil
 	}
@@ -101,11 +105,12 @@ func requestOf(c *fiber.Ctx) (*http.Request, error) {
 // reads. The handler's goroutine has all of it until decided is closed, and what is under
 // "the handler's" afterwards; fasthttp's goroutine has the rest then.
 type answer struct {
-	rc      *fasthttp.RequestCtx // the handler uses its connection's deadline only
-	cancel  context.CancelFunc   // of the handler's context
-	decided chan struct{}        // closed when the head is, or when the handler is done
-	done    chan struct{}        // closed when the handler is done
-	in      *io.PipeReader
+	rc       *fasthttp.RequestCtx // the handler uses its connection's deadline only
+	cancel   context.CancelFunc   // of the handler's context
+	bodiless bool                 // to HEAD: what the handler writes is only counted
+	decided  chan struct{}        // closed when the head is, or when the handler is done
+	done     chan struct{}        // closed when the handler is done
+	in       *io.PipeReader
 
 	// What is decided.
 	status  int         // 0 = not yet
@@ -131,7 +136,7 @@ const atOnce = 2 << 10
 
 func newAnswer(rc *fasthttp.RequestCtx, cancel context.CancelFunc) *answer {
 	a := &answer{
-		rc: rc, cancel: cancel, header: http.Header{}, length: -1,
+		rc: rc, cancel: cancel, header: http.Header{}, length: -1, bodiless: rc.IsHead(),
 		decided: make(chan struct{}), done: make(chan struct{}),
 	}
 	a.in, a.out = io.Pipe()
@@ -155,8 +160,11 @@ func (a *answer) run(log *slog.Logger, h http.Handler, r *http.Request) {
 		case a.streams:
 			_ = a.out.Close() // never fails
 		default:
-			a.cut = !whole || a.length >= 0 && a.wrote != a.length
+			a.cut = !whole || a.length >= 0 && a.wrote != a.length && !a.bodiless
 			a.WriteHeader(http.StatusOK)
+			if a.bodiless && a.length < 0 && a.wrote <= atOnce {
+				a.length = a.wrote
+			}
 			a.sniff(a.first)
 			close(a.decided)
 		}
@@ -188,6 +196,10 @@ func (a *answer) Write(p []byte) (int, error) {
 		return 0, http.ErrBodyNotAllowed
 	case a.length >= 0 && a.wrote+int64(len(p)) > a.length:
 		return 0, http.ErrContentLength
+	case a.bodiless:
+		a.first = append(a.first, p[:min(len(p), atOnce-len(a.first))]...) // to sniff at
+		a.wrote += int64(len(p))
+		return len(p), nil
 	case !a.streams && len(a.first)+len(p) <= atOnce:
 		a.first = append(a.first, p...)
 		a.wrote += int64(len(p))
@@ -202,8 +214,11 @@ func (a *answer) Write(p []byte) (int, error) {
 
 // Flush sends what was written on its way.
 func (a *answer) Flush() {
-	if !a.streams {
-		a.WriteHeader(http.StatusOK)
+	if a.streams {
+		return
+	}
+	a.WriteHeader(http.StatusOK)
+	if !a.bodiless {
 		a.flushed = true
 		a.stream(a.first)
 	}

@@ -37,13 +37,8 @@ func labstackEcho(g *gateway) server {
 	for path, probe := range g.probes() {
 		e.Match(methods, path, func(c echov4.Context) error { return c.String(probe()) })
 	}
-	for _, path := range []string{statusPath, inflightPath} {
-		read := g.report(path)
-		e.Match(methods, path, func(c echov4.Context) error {
-			c.Response().Header().Set("Cache-Control", "no-store")
-			writeJSON(c.Response(), http.StatusOK, read())
-			return nil
-		})
+	for path, h := range g.reports() {
+		e.Match(methods, path, echov4.WrapHandler(h))
 	}
 	for path, h := range g.calls(refuseLater) {
 		e.POST(path, echoCall(h))
@@ -57,7 +52,7 @@ func (g *gateway) echoBytes() echov4.MiddlewareFunc {
 	for f := range gates {
 		gates[f] = echogate.WithConfig(echogate.Config{
 			Gate: g.hg.Bytes, Format: gate.Format(f), Route: echoRoute,
-			Skipper:    func(c echov4.Context) bool { return g.report(c.Request().URL.Path) != nil },
+			Skipper:    func(c echov4.Context) bool { return isReport(c.Request().URL.Path) },
 			OnDecision: func(d echogate.Decision) { g.decided(d.Method, d.Route, d.Waited, d.Err) },
 		})
 	}

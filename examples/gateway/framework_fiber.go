@@ -44,12 +44,8 @@ func gofiber(g *gateway) server {
 			return c.Status(status).SendString(text)
 		})
 	}
-	for _, path := range []string{statusPath, inflightPath} {
-		read := g.report(path)
-		app.Get(path, func(c *fiber.Ctx) error {
-			c.Set(fiber.HeaderCacheControl, "no-store")
-			return fiberJSON(c, http.StatusOK, read())
-		})
+	for path, h := range g.reports() {
+		app.Get(path, bridge(g.log, h))
 	}
 	for path, h := range g.calls(refuseLater) {
 		app.Post(path, bridge(g.log, h))
@@ -68,7 +64,7 @@ func (g *gateway) fiberBytes() fiber.Handler {
 	for f := range behind {
 		behind[f] = fibergate.New(fibergate.Config{
 			Gate: g.hg.Bytes, Format: gate.Format(f),
-			Next:  func(c *fiber.Ctx) bool { return g.report(c.Path()) != nil }, // it must not count itself
+			Next:  func(c *fiber.Ctx) bool { return isReport(c.Path()) }, // they must not count themselves
 			Route: func(c *fiber.Ctx) string { return pattern(c.Method(), c.Path()) },
 			OnDecision: func(d fibergate.Decision) {
 				if d.Context.Context().UserValue(otherMethod{}) != nil {

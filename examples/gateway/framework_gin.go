@@ -27,6 +27,7 @@ func ginGonic(g *gateway) server {
 	r.NoMethod(ginNoMethod)
 
 	r.POST(echoPath, ginEcho)
+	reports := g.reports()
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		for path, probe := range g.probes() {
 			r.Handle(method, path, func(c *gin.Context) {
@@ -34,12 +35,8 @@ func ginGonic(g *gateway) server {
 				c.String(status, text)
 			})
 		}
-		for _, path := range []string{statusPath, inflightPath} {
-			read := g.report(path)
-			r.Handle(method, path, func(c *gin.Context) {
-				c.Header("Cache-Control", "no-store")
-				writeJSON(c.Writer, http.StatusOK, read())
-			})
+		for path, h := range reports {
+			r.Handle(method, path, gin.WrapH(h))
 		}
 	}
 	refuse := func(_ http.ResponseWriter, r *http.Request, err error) bool {
@@ -57,7 +54,7 @@ func (g *gateway) ginBytes() gin.HandlerFunc {
 	for f := range behind {
 		behind[f] = gingate.WithConfig(gingate.Config{
 			Gate: g.hg.Bytes, Format: gate.Format(f), Route: ginRoute,
-			Skip:       func(c *gin.Context) bool { return g.report(c.Request.URL.Path) != nil },
+			Skip:       func(c *gin.Context) bool { return isReport(c.Request.URL.Path) },
 			OnDecision: func(d gingate.Decision) { g.decided(d.Method, d.Route, d.Waited, d.Err) },
 		})
 	}

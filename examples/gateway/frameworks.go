@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // server is what a framework's app must be able to do. An *http.Server can.
@@ -28,8 +26,11 @@ type server interface {
 //	POST /echo?hold=2s     reads the body into memory, holds it, answers its size and digest
 //	GET /healthz           answers 200 whatever the load
 //	GET /readyz            answers 503 once the memory pressure has been critical for a while
-//	GET /headgate/status   answers the gates' snapshots, without asking a gate
+//	GET /headgate/         shows all that live; this and what follows asks no gate
+//	GET /headgate/status   answers the gates' snapshots
 //	GET /headgate/inflight the same for the outbound calls alone
+//	GET /headgate/history  answers what the page draws
+//	GET /metrics           answers the same for Prometheus
 //	POST the paths of apis passes the call on, once its key is known
 //	POST /v1/batch         makes many such calls at once, as bulk
 //	POST /v1/combo         makes one of several calls, the first that succeeds
@@ -43,29 +44,6 @@ var frameworks = map[string]func(*gateway) server{
 
 func frameworkNames() string {
 	return strings.Join(slices.Sorted(maps.Keys(frameworks)), ", ")
-}
-
-// The paths of the reports.
-const (
-	statusPath   = "/headgate/status"
-	inflightPath = "/headgate/inflight"
-)
-
-// report returns what GET answers under a path, nil where there is no report: under
-// statusPath a snapshot of each gate by its package's name, none when there is no
-// headgate; under inflightPath that of the outbound calls alone.
-func (g *gateway) report(path string) func() any {
-	switch {
-	case path == statusPath && g.hg == nil:
-		return func() any { return struct{}{} }
-	case path == statusPath:
-		return func() any { return g.hg.Snapshot() }
-	case path == inflightPath && g.hg == nil:
-		return func() any { return inflight.Snapshot{} } // {"enabled": false}
-	case path == inflightPath:
-		return func() any { return g.hg.Outbound.Snapshot() }
-	}
-	return nil
 }
 
 // newServer bounds what a client can take without sending a request. ReadTimeout

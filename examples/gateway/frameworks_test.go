@@ -49,6 +49,8 @@ var exchanges = []struct {
 	{name: "200 health HEAD", line: "HEAD /healthz"},
 	{name: "200 status", line: "GET /headgate/inflight"},
 	{name: "200 status HEAD", line: "HEAD /headgate/inflight"},
+	{name: "200 page", line: "GET /headgate/"},
+	{name: "403 status", line: "GET /headgate/status", lines: []string{"Via: 1.1 proxy"}},
 
 	{name: "413 declared", line: "POST /echo", lines: []string{"Content-Length: 9000000"}},
 	{name: "413 declared OpenAI", line: "POST /v1/responses", lines: []string{"Content-Length: 9000000"}},
@@ -151,7 +153,7 @@ func exchangeAll(t *testing.T, mode string, back *spy, next chan struct{}) map[s
 				continue
 			}
 			c := a.dial()
-			c.say(x.line + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: test"}, x.lines...), "\r\n") + "\r\n\r\n")
+			c.say(x.line + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: localhost"}, x.lines...), "\r\n") + "\r\n\r\n")
 			c.say(x.body)
 			if a.fiber && x.body == "" && len(x.lines) > 0 { // else it asks nobody
 				n, _ := strconv.Atoi(strings.TrimPrefix(x.lines[len(x.lines)-1], "Content-Length: "))

@@ -29,7 +29,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	headgate "github.com/headgate-go/headgate/core"
+	"github.com/headgate-go/headgate/core/monitor"
 )
 
 func main() {
@@ -112,8 +115,13 @@ type gateway struct {
 	hg          *headgate.Headgate     // nil = bare
 	backend     *backend
 	client      atomic.Pointer[http.RoundTripper] // to the back end; see limitCalls
-	turns       atomic.Uint64                     // of the combos that take turns
+	turns       turns                             // of the combos that take turns
 	unreachable seldom
+	atOnce      atomic.Int64 // calls of a batch
+
+	monitorKey atomic.Pointer[string] // never nil; "" = nobody
+	monitor    *monitor.Handler       // nil = bare, as is registry
+	registry   *prometheus.Registry
 }
 
 // open reads the configuration and opens the gates and the way to the back end. The
@@ -135,13 +143,24 @@ func (g *gateway) open(ctx context.Context, o options, getenv func(string) strin
 		return nil, err
 	}
 	if !o.bare {
-		if g.hg, err = headgate.Open(c.gates(g.log)); err != nil {
+		if err = g.openGates(c); err != nil {
 			g.backend.close()
 			return nil, err
 		}
 	}
 	g.limitCalls(c)
 	return w, nil
+}
+
+// openGates opens headgate and what its reports are read from.
+func (g *gateway) openGates(c config) (err error) {
+	if g.hg, err = headgate.Open(c.gates(g.log)); err != nil {
+		return err
+	}
+	if err = g.openReports(); err != nil {
+		return errors.Join(err, g.hg.Shutdown(context.Background(), nil)) // nothing waits in it yet
+	}
+	return nil
 }
 
 // apply puts a changed configuration in force, all of it or nothing.
@@ -159,6 +178,8 @@ func (g *gateway) apply(c config) error {
 func (g *gateway) applyOwn(c config) {
 	g.level.Set(c.LogLevel)
 	g.drain.Store(int64(c.DrainTimeout))
+	g.monitorKey.Store(&c.MonitorKey)
+	g.atOnce.Store(c.Inflight.atOnce())
 	list := newRoster(c.Tenants)
 	if before := g.tenants.Swap(&list); before == nil || len(*before) != len(list) {
 		g.log.Info("tenants that may call the APIs, 0 = everybody may", "tenants", len(list))
@@ -204,6 +225,7 @@ func (g *gateway) shutdown(ctx context.Context, srv server) {
 	var err error
 	if g.hg != nil {
 		err = g.hg.Shutdown(ctx, srv.Shutdown)
+		g.monitor.Close()
 	} else {
 		err = srv.Shutdown(ctx)
 	}

@@ -37,10 +37,11 @@ func apiAt(path string) (api, bool) {
 // handed to refuse, which may find the framework's own context by nativeOf.
 func (g *gateway) calls(refuse func(http.ResponseWriter, *http.Request, error) bool) map[string]http.Handler {
 	m := map[string]http.Handler{}
-	serve := func(a api, h http.Handler) { m[a.path] = g.admitted(a, g.inLane(a, refuse, h)) }
+	serve := func(a api, h http.Handler) { m[a.path] = g.admitted(a, h) }
 	for _, a := range apis {
-		serve(a, g.proxy(a, refuse))
+		serve(a, g.inLane(a, refuse, g.proxy(a, refuse)))
 	}
+	// These ask for their place in the lane when they know what they cost.
 	serve(batchAPI, g.batches(refuse))
 	serve(comboAPI, g.combos(refuse))
 	serve(fusionAPI, g.fusions(refuse))
@@ -68,7 +69,10 @@ const allowGet = "GET, HEAD"
 // allowed lists the methods of a path that has a route.
 func allowed(path string) string {
 	switch path {
-	case healthPath, readyPath, statusPath, inflightPath:
+	case healthPath, readyPath:
+		return allowGet
+	}
+	if isReport(path) {
 		return allowGet
 	}
 	return http.MethodPost

@@ -22,12 +22,11 @@ func netHTTP(g *gateway) server {
 			_, _ = io.WriteString(w, text)
 		})
 	}
-	for _, path := range []string{statusPath, inflightPath} {
-		read := g.report(path)
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Cache-Control", "no-store")
-			writeJSON(w, http.StatusOK, read())
-		})
+	for path, h := range g.reports() {
+		if path == pagePath {
+			path += "{$}" // itself, and nothing below it
+		}
+		mux.Handle("GET "+path, h)
 	}
 	for path, h := range g.calls(httpgate.Refuse) {
 		mux.Handle("POST "+path, h)
@@ -48,8 +47,8 @@ func (g *gateway) admitBytes(mux *http.ServeMux) http.Handler {
 		behind[f] = httpgate.WithConfig(httpgate.Config{
 			Gate:   g.hg.Bytes,
 			Format: gate.Format(f),
-			// A report must not count itself.
-			Skip: func(r *http.Request) bool { return g.report(r.URL.Path) != nil },
+			// A report must not count itself, and has a bound of its own.
+			Skip: func(r *http.Request) bool { return isReport(r.URL.Path) },
 			// The mux has not routed yet where the gate decides.
 			Route:      func(r *http.Request) string { _, pattern := mux.Handler(r); return pattern },
 			OnDecision: func(d httpgate.Decision) { g.decided(d.Method, d.Route, d.Waited, d.Err) },

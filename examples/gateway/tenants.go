@@ -103,20 +103,35 @@ func (g *gateway) admitted(a api, next http.Handler) http.Handler {
 
 // inLane hands next the calls that their tenant's lane lets in, with the lease in the
 // context, until next is done. It stands behind admitted. Without tenants the lanes are
-// the peers'.
+// the peers'. The price is that of the length that a call declares, since its body is
+// passed on as it comes; a length that is not known counts as 256 KiB.
 func (g *gateway) inLane(a api, refuse func(http.ResponseWriter, *http.Request, error) bool, next http.Handler) http.Handler {
-	if g.hg == nil {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := gate.Request{Method: r.Method, Route: a.path, Path: r.URL.Path, Bytes: r.ContentLength}
-		ctx, lease, _, err := gate.Admit(r.Context(), g.hg.Tenants, &q, r.RemoteAddr)
-		if refuse(w, r, err) {
+		in, leave, ok := g.enter(a, w, r, gate.Request{Bytes: r.ContentLength}, refuse)
+		if !ok {
 			return
 		}
-		defer lease.Release()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		defer leave()
+		next.ServeHTTP(w, in)
 	})
+}
+
+// enter asks the tenant's lane for a call: q has what is known of its price. A handler that
+// has read the body calls it, in place of inLane, with the price of what is there. It
+// returns a copy of r with the lease in its context, and leave, which ends the lease. ok is
+// false where the lane has refused the call and refuse has answered it.
+func (g *gateway) enter(
+	a api, w http.ResponseWriter, r *http.Request, q gate.Request, refuse func(http.ResponseWriter, *http.Request, error) bool,
+) (in *http.Request, leave func(), ok bool) {
+	if g.hg == nil {
+		return r, func() {}, true
+	}
+	q.Method, q.Route, q.Path = r.Method, a.path, r.URL.Path
+	ctx, lease, _, err := gate.Admit(r.Context(), g.hg.Tenants, &q, r.RemoteAddr)
+	if refuse(w, r, err) {
+		return nil, nil, false
+	}
+	return r.WithContext(ctx), lease.Release, true
 }
 
 // identify returns a copy of r as its tenant's, or what is wrong with it. The copy has

@@ -39,7 +39,7 @@ var quoted = regexp.MustCompile("'[^']*'|`[^`]*`|\"[^\"]*\"")
 
 // secret reports whether what stands at path must not be shown: it may be a
 // tenant's key, wherever below tenants somebody has put it.
-func secret(path string) bool { return strings.HasPrefix(path, "tenants") }
+func secret(path string) bool { return strings.HasPrefix(path, "tenants") || path == "monitor_key" }
 
 // set sets v to what n holds. path is where n stands: "admission.queue_timeout".
 func set(v reflect.Value, n *yaml.Node, path string) error {

@@ -45,10 +45,15 @@ func main() {
 	}
 	e := echo.New()
 	e.Server.ReadHeaderTimeout = 10 * time.Second
-	e.Use(middleware.Recover(), echogate.Middleware(hg.Bytes), authenticate, echogate.Middleware(hg.Tenants))
-	e.GET("/status", func(c echo.Context) error { return c.JSON(http.StatusOK, hg.Snapshot()) })
-	e.POST("/chat", handle(gate.Interactive))
-	e.POST("/batch", handle(gate.Bulk))
+	e.Use(middleware.Recover())
+	page, metrics := app.Reports(hg)
+	defer page.Close()
+	e.GET("/headgate/*", echo.WrapHandler(page)) // the reports ask no gate
+	e.GET("/metrics", echo.WrapHandler(metrics))
+	gated := e.Group("", echogate.Middleware(hg.Bytes), authenticate, echogate.Middleware(hg.Tenants))
+	gated.GET("/status", func(c echo.Context) error { return c.JSON(http.StatusOK, hg.Snapshot()) })
+	gated.POST("/chat", handle(gate.Interactive))
+	gated.POST("/batch", handle(gate.Bulk))
 	go func() { app.Served(e.Start(app.Addr())) }()
 	app.ShutDown(hg, e.Shutdown)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
 	"github.com/gofiber/fiber/v2/middleware/recover"
 
 	fibergate "github.com/headgate-go/headgate/adapters/fiber"
@@ -42,7 +43,12 @@ func main() {
 		}
 	}
 	f := fiber.New(fiber.Config{StreamRequestBody: true, DisablePreParseMultipartForm: true, DisableStartupMessage: true, IdleTimeout: time.Minute})
-	f.Use(recover.New(), fibergate.New(fibergate.Config{Gate: hg.Bytes}), authenticate, fibergate.New(fibergate.Config{Gate: hg.Tenants}))
+	f.Use(recover.New())
+	page, metrics := app.Reports(hg)
+	defer page.Close()
+	f.Get("/headgate/*", adaptor.HTTPHandler(page)) // before the gates: the reports ask none
+	f.Get("/metrics", adaptor.HTTPHandler(metrics))
+	f.Use(fibergate.New(fibergate.Config{Gate: hg.Bytes}), authenticate, fibergate.New(fibergate.Config{Gate: hg.Tenants}))
 	f.Get("/status", func(c *fiber.Ctx) error { return c.JSON(hg.Snapshot()) })
 	f.Post("/chat", handle(gate.Interactive))
 	f.Post("/batch", handle(gate.Bulk))

@@ -41,8 +41,13 @@ func main() {
 			c.DataFromReader(resp.StatusCode, resp.ContentLength, resp.Header.Get("Content-Type"), resp.Body, nil)
 		}
 	}
+	page, metrics := app.Reports(hg)
+	defer page.Close()
 	r := gin.New()
-	r.Use(gin.Recovery(), gingate.New(hg.Bytes), authenticate, gingate.New(hg.Tenants))
+	r.Use(gin.Recovery())
+	r.GET("/headgate/*report", gin.WrapH(page)) // before the gates: the reports ask none
+	r.GET("/metrics", gin.WrapH(metrics))
+	r.Use(gingate.New(hg.Bytes), authenticate, gingate.New(hg.Tenants))
 	r.GET("/status", func(c *gin.Context) { c.JSON(http.StatusOK, hg.Snapshot()) })
 	r.POST("/chat", handle(gate.Interactive))
 	r.POST("/batch", handle(gate.Bulk))

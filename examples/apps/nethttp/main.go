@@ -52,10 +52,13 @@ func main() {
 	})
 	mux.HandleFunc("POST /chat", handle(gate.Interactive))
 	mux.HandleFunc("POST /batch", handle(gate.Bulk))
-	srv := &http.Server{
-		Addr: app.Addr(), ReadHeaderTimeout: 10 * time.Second,
-		Handler: httpgate.New(hg.Bytes)(authenticate(httpgate.New(hg.Tenants)(mux))),
-	}
+	page, metrics := app.Reports(hg)
+	defer page.Close()
+	root := http.NewServeMux() // the reports ask no gate
+	root.Handle("/headgate/", page)
+	root.Handle("GET /metrics", metrics)
+	root.Handle("/", httpgate.New(hg.Bytes)(authenticate(httpgate.New(hg.Tenants)(mux))))
+	srv := &http.Server{Addr: app.Addr(), ReadHeaderTimeout: 10 * time.Second, Handler: root}
 	go func() { app.Served(srv.ListenAndServe()) }()
 	app.ShutDown(hg, srv.Shutdown)
 }

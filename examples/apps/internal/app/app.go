@@ -20,8 +20,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	promgate "github.com/headgate-go/headgate/adapters/prometheus"
 	"github.com/headgate-go/headgate/clientwrap"
 	headgate "github.com/headgate-go/headgate/core"
+	"github.com/headgate-go/headgate/core/monitor"
 )
 
 // Addr is where to listen: ADDR, by default 127.0.0.1:8080.
@@ -39,6 +44,24 @@ func Open() *headgate.Headgate {
 		log.Fatal(err)
 	}
 	return hg
+}
+
+// Reports returns the live page over hg, which answers clients on this machine only, and
+// its metrics for Prometheus. The page is closed at the end.
+func Reports(hg *headgate.Headgate) (page *monitor.Handler, metrics http.Handler) {
+	page, err := monitor.New(hg, monitor.DefaultConfig())
+	if err != nil {
+		log.Fatal(err)
+	}
+	collector, err := promgate.New(hg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	if _, err := collector.Register(registry); err != nil {
+		log.Fatal(err)
+	}
+	return page, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
 // TenantOf stands for the app's authentication.

@@ -58,6 +58,11 @@ func Test(t *testing.T) {
 		assert.JSONEq(t, `{"answer to": "a question"}`, text)
 	}
 
+	assert.Contains(t, a.get("/headgate/", ""), "<!doctype html>")
+	text = a.get("/metrics", "")
+	assert.Contains(t, text, `headgate_admission_sheds_total{reason="payload_too_large"} 1`)
+	assert.Contains(t, text, `headgate_outbound_inflight{lane=`)
+
 	text = a.get("/status", key)
 	var gates headgate.Snapshot
 	require.NoError(t, json.Unmarshal([]byte(text), &gates), text)
