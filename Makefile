@@ -24,7 +24,7 @@ EACH := scripts/each.sh
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: ## run the memory storm with and without headgate, write report.html (under a minute)
@@ -40,10 +40,10 @@ cgroup: ## play the memory storm in a cgroup of 256 MiB and print its figures (n
 
 # In the order of their cost. `race` runs every module's tests with GOWORK=off, hence no `test-off` beside it; the few
 # tests that the detector would falsify (they count allocations) run in `test`.
-CHECK := fmt-check laws tidy-check build-off vet staticcheck race
+CHECK := fmt-check laws snippets docs-check tidy-check build-off vet staticcheck race
 
 .PHONY: check
-check: $(CHECK) ## all the rest that must hold: format, laws, tidy, vet, staticcheck, each module alone and raced
+check: $(CHECK) ## all the rest that must hold: format, laws, snippets, tidy, vet, staticcheck, each module alone and raced
 	@echo "check: everything holds"
 
 .PHONY: check-steps
@@ -66,6 +66,14 @@ fmt-check: ## fail when a Go file is not formatted
 .PHONY: laws
 laws: ## check the structure laws: file and function length, core's requirements, modules
 	@scripts/laws.sh
+
+.PHONY: snippets
+snippets: ## fail when a Go block of a Markdown file does not compile
+	@cd scripts/tools && GOWORK=off go run ./snippets
+
+.PHONY: docs-check
+docs-check: ## fail when an export has no comment, or an entry point no Example that runs
+	@cd scripts/tools && GOWORK=off go run ./docscheck
 
 .PHONY: vet
 vet: ## vet every module, those of go.work also as darwin, windows and 386
@@ -112,3 +120,15 @@ lint: ## run golangci-lint with .golangci.yml in every module (slow the first ti
 .PHONY: bench
 bench: ## compare with other libraries (BENCH=, BENCHTIME=, COUNT= as for go test)
 	@$(EACH) bench standalone go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) -timeout=60m ./...
+
+.PHONY: release-check
+release-check: ## everything before a tag: make release-check VERSION=v0.1.0 (see RELEASE.md; QUICK=1 leaves out the tests)
+	@scripts/release-check.sh "$(VERSION)"
+
+.PHONY: release-versions
+release-versions: ## require the modules of this repository of each other at VERSION
+	@cd scripts/tools && GOWORK=off go run ./release versions "$(VERSION)"
+
+.PHONY: release-tags
+release-tags: ## print the commands that tag VERSION and push the tags
+	@cd scripts/tools && GOWORK=off go run ./release tags "$(VERSION)"

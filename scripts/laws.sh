@@ -48,8 +48,8 @@ if grep -nE '^[[:space:]]*(require|replace|tool)([[:space:]]|\()' core/go.mod; t
 	breach "core/go.mod: core uses the standard library only: no require, replace or tool line"
 fi
 
-# A module outside the workspace is tested less, so leaving one out must be meant. examples/versus and clientwrap/sdktest
-# are: what they require must not raise the versions that the workspace builds the adapters with.
+# A module outside the workspace is tested less, so leaving one out must be meant. examples/versus, clientwrap/sdktest and
+# scripts/tools are: what they require must not raise the versions that the workspace builds the adapters with.
 listed=$(go list -m -f '{{.Dir}}')
 for mod in $(find . -name '[._]?*' -prune -o -name testdata -prune -o -name go.mod -print | sort); do
 	dir=${mod#./}
@@ -57,8 +57,8 @@ for mod in $(find . -name '[._]?*' -prune -o -name testdata -prune -o -name go.m
 	outside=yes
 	! printf '%s\n' "$listed" | grep -qxF "$root/$dir" || outside=no
 	case $dir:$outside in
-	examples/versus:no | clientwrap/sdktest:no) breach "go.work: $dir must stay outside the workspace" ;;
-	examples/versus:yes | clientwrap/sdktest:yes | *:no) ;;
+	examples/versus:no | clientwrap/sdktest:no | scripts/tools:no) breach "go.work: $dir must stay outside the workspace" ;;
+	examples/versus:yes | clientwrap/sdktest:yes | scripts/tools:yes | *:no) ;;
 	*) breach "go.work: module $dir is not listed; add it: go work use ./$dir" ;;
 	esac
 	if grep -nE '^toolchain[[:space:]]' "$mod"; then
