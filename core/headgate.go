@@ -139,6 +139,7 @@ func (h *Headgate) Reconfigure(c Config) error {
 
 // Snapshot is the state of every gate, as JSON under its package's name.
 type Snapshot struct {
+	// What each gate says of itself; see the type.
 	Admission admission.Snapshot `json:"admission"`
 	Pressure  pressure.Snapshot  `json:"pressure"`
 	Lanes     lanes.Snapshot     `json:"lanes"`

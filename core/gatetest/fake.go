@@ -84,7 +84,7 @@ func (h *fakeSlot) Body(_ uint64, rc io.ReadCloser, _ func(time.Time) error) io.
 // fakeBody is a body that Slots reads.
 type fakeBody struct{ io.ReadCloser }
 
-// Refusing is a gate that lets nobody in.
+// Refusing is a gate that lets nobody in: it answers Err.
 type Refusing struct{ Err error }
 
 // Acquire implements gate.Gate.

@@ -106,7 +106,8 @@ type Options struct {
 	script *script
 }
 
-// Decision is what the adapter's hook has to tell.
+// Decision is what the adapter's hook has to tell: the request's Method and Route as they
+// are labelled, how long it Waited in the queue, and Err, the refusal, nil if it was admitted.
 type Decision struct {
 	Method, Route string
 	Waited        time.Duration

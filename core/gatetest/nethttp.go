@@ -11,6 +11,7 @@ import (
 // HTTP is the part of an [Exchange] that frameworks over net/http have in common.
 // Embed it, and set R anew whenever a helper of the adapter has made a copy of it.
 type HTTP struct {
+	// What the handler was given, or a later copy.
 	W http.ResponseWriter
 	R *http.Request
 }

@@ -49,8 +49,9 @@ type Config struct {
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// Override is what differs in one lane. A nil field is the Config's.
+// Override is what differs in one lane.
 type Override struct {
+	// As the fields of the same names in Config. nil = the Config's.
 	MaxInflight        *int           `yaml:"max_inflight"`
 	QueueTimeout       *time.Duration `yaml:"queue_timeout"`
 	InteractiveReserve *int           `yaml:"interactive_reserve"`

@@ -34,7 +34,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(s))
 }
 
-// ByClass is a number for each class.
+// ByClass is a number for each class: Interactive, Default and Bulk.
 type ByClass struct {
 	Interactive int64 `json:"interactive"`
 	Default     int64 `json:"default"`
@@ -46,7 +46,7 @@ type ByClass struct {
 // at once, who left without one, and who wait still by what they have waited. In shadow
 // mode all of it is what the books say: a call that they refuse is nowhere in it.
 type LaneSnapshot struct {
-	Lane               string  `json:"lane"`
+	Lane               string  `json:"lane"`    // its key
 	Limit              int     `json:"limit"`   // 0 = off
 	Reserve            int     `json:"reserve"` // as it is, one slot at least is everybody's
 	Inflight           int     `json:"inflight"`

@@ -12,7 +12,7 @@ import (
 
 // Demand is what a lane asks for at one moment.
 type Demand struct {
-	Lane    string
+	Lane    string     // its key
 	Held    int        // slots that are held
 	Waiting int        // callers that wait
 	Class   gate.Class // the highest class that waits; 0 when nobody does
