@@ -50,7 +50,7 @@ func (c *ill) act() error {
 	raw := newRawConn(c.a.t, conn)
 	body := question(c.dice.IntN(2) == 0, c.dice.IntN(2)*c.dice.IntN(600_000))
 	path := c.one(apis[0].path, apis[1].path, apis[2].path, "/echo", "/echo?hold=5ms", "/v1/%6dessages", "/healthz", statusPath, "/nowhere")
-	head := c.one("POST", "POST", "POST", "POST", "GET", "BREW") + " " + path + " HTTP/1.1\r\nHost: test\r\n" +
+	head := c.one("POST", "POST", "POST", "POST", "GET", "BREW") + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" +
 		c.one("Authorization: Bearer secret-alice", "Authorization: bearer secret-batch", "X-Api-Key: secret-new", "Authorization: Bearer secret-eve", "X: y") + "\r\n" +
 		c.one("", "", "Headgate-Class: bulk\r\n", "Headgate-Class: urgent\r\n", "Expect: 100-continue\r\n", "Connection: close\r\n", "Content-Encoding: gzip\r\n")
 	message := fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body)

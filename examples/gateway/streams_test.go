@@ -19,11 +19,13 @@ func TestStreamsDoNotPinTheBudget(t *testing.T) {
 	back := models(t, time.Hour) // none of them ends by itself
 	a := start(t, smallBudget, "-upstream", back.URL)
 	ctx, leave := context.WithCancel(t.Context())
-	var clients sync.WaitGroup
+	var clients, heads sync.WaitGroup
+	heads.Add(streams)
 	for i := range streams {
 		req := a.request(apis[i%len(apis)].path, question(true, mib)).WithContext(ctx)
 		clients.Go(func() {
 			resp, err := a.client.Transport.RoundTrip(req)
+			heads.Done()
 			if assert.NoError(t, err) {
 				_, _, err = read(resp)
 				assert.ErrorIs(t, err, context.Canceled)
@@ -33,6 +35,7 @@ func TestStreamsDoNotPinTheBudget(t *testing.T) {
 	back.until("all streams at once", func(s upstream.Stats) bool { return s.Concurrent == streams && s.Waiting == 0 })
 	a.until("all bytes are back", func(s status) bool { return s["inflight_bytes"] == 0 && s["waiting"] == 0 })
 	assert.EqualValues(t, streams, a.status()["admitted_total"])
+	heads.Wait()
 	leave()
 	clients.Wait()
 	back.until("all given up", func(s upstream.Stats) bool { return s.Abandoned == streams && s.Concurrent == 0 })
