@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/big"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -112,6 +113,8 @@ func functions(tool json.RawMessage) int64 {
 	return most
 }
 
+var farExponent = regexp.MustCompile(`([eE][+-]?)0*[1-9]\d{4,}$`)
+
 func modelNumber(raw json.RawMessage) int64 {
 	s := strings.TrimSpace(strings.Trim(string(raw), `"`))
 	switch {
@@ -120,6 +123,7 @@ func modelNumber(raw json.RawMessage) int64 {
 	case len(raw) > 64 || strings.Trim(s, "+-.0123456789eE") != "" || !strings.ContainsAny(string(raw[:1]), `"-0123456789`):
 		return math.MaxInt64
 	}
+	s = farExponent.ReplaceAllString(s, "${1}9999") // big would refuse it, or take it for 0
 	f, _, err := big.ParseFloat(s, 10, 2000, big.ToPositiveInf)
 	if err != nil || f.IsInf() && f.Sign() > 0 {
 		return math.MaxInt64

@@ -3,7 +3,6 @@ package llmcost
 import (
 	"bytes"
 	"math"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -46,9 +45,9 @@ func fold(key []byte, buf *[maxName]byte) []byte {
 	return name
 }
 
-// parse returns the number that raw, a JSON number or string, stands for: rounded up, 0
-// for what is negative, and the largest there is for what is larger, no number, or
-// longer than any number needs to be.
+// parse returns the number that raw, a JSON number or string, stands for: to the last digit,
+// rounded up, 0 for what is negative, and the largest there is for what is larger, no number,
+// or longer than any number needs to be.
 func parse(raw []byte) int64 {
 	if len(raw) > maxNumber {
 		return math.MaxInt64
@@ -56,19 +55,83 @@ func parse(raw []byte) int64 {
 	if raw[0] == '"' {
 		raw = bytes.TrimSpace(raw[1 : len(raw)-1])
 	}
-	if len(bytes.Trim(raw, "+-.0123456789eE")) > 0 { // strconv knows more numbers than these
-		return math.MaxInt64
+	raw, negative := sign(raw)
+	var buf [maxNumber]byte
+	digits, point := buf[:0], -1
+	for len(raw) > 0 && (isDigit(raw[0]) || raw[0] == '.' && point < 0) {
+		if raw[0] == '.' {
+			point = len(digits)
+		} else {
+			digits = append(digits, raw[0]-'0')
+		}
+		raw = raw[1:]
 	}
-	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-		return max(n, 0)
+	if point < 0 {
+		point = len(digits)
 	}
-	f, err := strconv.ParseFloat(string(raw), 64) // infinite beyond its range
+	shift, ok := exponent(raw)
 	switch {
-	case f < 0 || f == 0 && err == nil:
+	case !ok || len(digits) == 0:
+		return math.MaxInt64
+	case negative:
 		return 0
-	case f > 0 && f < 1<<63:
-		return int64(math.Ceil(f))
-	default:
+	}
+	return roundUp(digits, point+shift)
+}
+
+// sign takes the sign off a number, if it has one.
+func sign(raw []byte) (rest []byte, negative bool) {
+	if len(raw) > 0 && (raw[0] == '+' || raw[0] == '-') {
+		return raw[1:], raw[0] == '-'
+	}
+	return raw, false
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// exponent reads what stands behind the digits of a number. One that is beyond a thousand is as
+// good as a thousand. ok is false for what is no exponent; none is 0.
+func exponent(raw []byte) (n int, ok bool) {
+	if len(raw) == 0 {
+		return 0, true
+	}
+	if raw[0] != 'e' && raw[0] != 'E' {
+		return 0, false
+	}
+	raw, negative := sign(raw[1:])
+	for _, c := range raw {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = min(10*n+int(c-'0'), 1000)
+	}
+	if negative {
+		n = -n
+	}
+	return n, len(raw) > 0
+}
+
+// roundUp returns the number whose digits these are, point of them before the point: as many as
+// that, or none where it is below 0. It is rounded up, and math.MaxInt64 at most.
+func roundUp(digits []byte, point int) int64 {
+	for len(digits) > 0 && digits[0] == 0 {
+		digits, point = digits[1:], point-1
+	}
+	if len(digits) == 0 {
+		return 0
+	}
+	if point > 19 {
 		return math.MaxInt64
 	}
+	n := uint64(0) // has room for any 19 digits
+	for i := range max(point, 0) {
+		n *= 10
+		if i < len(digits) {
+			n += uint64(digits[i])
+		}
+	}
+	if rest := digits[min(max(point, 0), len(digits)):]; len(bytes.Trim(rest, "\x00")) > 0 {
+		n++
+	}
+	return int64(min(n, math.MaxInt64))
 }

@@ -41,7 +41,9 @@ type Config struct {
 	MaxQueueCost  int `yaml:"max_queue_cost"`
 	// MaxWait is the longest wait. Default 5s. 0 lets nobody wait.
 	MaxWait time.Duration `yaml:"max_wait"`
-	// MaxLanes bounds the lanes that exist at once. Default 1000. 0 is an error.
+	// MaxLanes bounds the lanes that exist at once. Tenants beyond it have the share and the
+	// bounds of one, together, so it should be above the number that is active at a time.
+	// Default 1000. 0 is an error.
 	MaxLanes int `yaml:"max_lanes"`
 	// Exempt lists paths whose requests are admitted without cost, lane or sample, such
 	// as "/healthz". A path matches only when it is equal to the request's decoded
@@ -54,7 +56,8 @@ type Config struct {
 	// Cost prices a request that names no cost. If it fails, panics, or says less than
 	// 1, the price is the default one, and that is counted. Default nil: [Price] of the
 	// request's bytes, as one message that is no stream. A length that is not known counts
-	// as 256 KiB, which costs 21: who has read the body names the cost when it acquires.
+	// as 256 KiB, which costs 21, or MaxLimit if that is less: who has read the body names
+	// the cost when it acquires.
 	Cost func(context.Context, gate.Request) (int64, error) `yaml:"-"`
 	// Stream says that a request will be answered by a stream, so that the time for
 	// which it is held says nothing of the back end. It counts as false when it panics.

@@ -207,6 +207,27 @@ func TestProbeOfAParentAlone(t *testing.T) {
 	})
 }
 
+// What a parent that was charged the whole limit may have is the limit, also after it has
+// grown: what is free then is a part of that, and counts once. So it is in the books of
+// shadow mode.
+func TestProbeOfAParentAloneIsNotTwice(t *testing.T) {
+	l := enforcing(t, limited(20))
+	parent := take(t, l, "a", 100)
+	reload(t, l, func(c *Config) { c.InitialLimit = 50 })
+	wantYes(t, asks(l, parent, 100), true)
+	wantYes(t, asks(l, parent, 30, 20, 1), true, true, false)
+	parent.Release()
+	reload(t, l, func(c *Config) { c.Mode, c.InitialLimit = gate.Shadow, 20 })
+	first, waits := take(t, l, "a", 1), take(t, l, "b", 100) // in the books
+	asks(l, waits, 20, 1, 1)
+	if s := l.Snapshot(); s.WouldQueue != 1 || s.ProbeWouldSkips != 2 {
+		t.Errorf("%d would wait, %d targets would be skipped, want 1 and 2", s.WouldQueue, s.ProbeWouldSkips)
+	}
+	first.Release()
+	waits.Release()
+	wantEmpty(t, l)
+}
+
 // How full the limit is is seen where first bytes are reported too, and not only at the
 // moment at which a window ends.
 func TestObservedUse(t *testing.T) {

@@ -31,8 +31,8 @@ const (
 	mostLooks = 32
 	// maxKey is the longest tenant's key that is kept as it is.
 	maxKey = 128
-	// reserved begins the flow of the overflow lane. A tenant's key that begins like it
-	// is kept by its digest.
+	// reserved begins the flow of the overflow lane, and digests: no tenant's key that is
+	// kept as it is begins like it.
 	reserved  = "\xff"
 	overflow  = "overflow"
 	anonymous = "anonymous"
@@ -44,7 +44,7 @@ func kept(key string) string {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
-	return string(sum[:])
+	return reserved + string(sum[:]) // or a client could name itself as another's digest
 }
 
 // table is the lanes that there are.

@@ -1,9 +1,16 @@
 package lanes
 
 import (
+	"context"
+	"crypto/sha256"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -14,6 +21,9 @@ import (
 func FuzzTenantKey(f *testing.F) {
 	for _, s := range []string{"", "a", "tenant-7", reserved, reserved + overflow, overflow, anonymous, strings.Repeat("x", 128), strings.Repeat("x", 129)} {
 		f.Add(s, s+"x")
+		sum := sha256.Sum256([]byte(s))
+		f.Add(s, string(sum[:]))
+		f.Add(s, reserved+string(sum[:]))
 	}
 	l, err := New(DefaultConfig())
 	if err != nil {
@@ -124,5 +134,74 @@ func TestUsedLanesStay(t *testing.T) {
 	// takes the first of them, and that may be this one.
 	if lost > 2 {
 		t.Errorf("a lane that is used all the time was evicted %d times in %d evictions", lost, 10*n)
+	}
+}
+
+// However many newcomers crowd a small table, while it is reloaded: the books have each of them
+// once, nothing is in flight afterwards, and no lane is lost or left over.
+func TestNewcomersAreBookedOnce(t *testing.T) {
+	rounds := 3000
+	if raceEnabled || testing.Short() {
+		rounds = 500
+	}
+	l := enforcing(t, func(c *Config) {
+		limited(20)(c)
+		c.MinLimit, c.MaxLimit, c.MaxWait, c.MaxQueueCount, c.MaxLanes = 1, 60, 2*time.Millisecond, 4, 3
+	})
+	var granted, refused, noTargets atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(5, uint64(g)))
+			for range rounds {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(2000))*time.Microsecond)
+				q := gate.Request{Flow: fmt.Sprint(r.IntN([]int{4, 40, 1 << 20}[r.IntN(3)])), Cost: int64(1 + r.IntN(30)), Class: gate.Class(r.IntN(4))}
+				lease, err := l.Acquire(ctx, q)
+				if err != nil {
+					refused.Add(1)
+				} else {
+					granted.Add(1)
+					if in := lease.In(ctx, l); r.IntN(20) == 0 {
+						l.Probe(in, 5, 100)
+						noTargets.Add(1)
+						_ = l.NoTarget(in, 5, 100)
+					}
+					runtime.Gosched()
+					lease.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { wg.Wait(); close(over) }()
+	r := rand.New(rand.NewPCG(9, 9))
+	for running := true; running; {
+		select {
+		case <-over:
+			running = false
+		case <-time.After(time.Millisecond):
+			reload(t, l, func(c *Config) {
+				c.MaxLanes, c.MaxQueueCount, c.MaxQueueCost, c.InitialLimit = 1+r.IntN(70), r.IntN(10), r.IntN(100), 1+r.IntN(60)
+				c.MaxWait = time.Duration(r.IntN(4)) * time.Millisecond
+			})
+		}
+	}
+	wantEmpty(t, l)
+	s := l.Snapshot()
+	if s.Admitted != granted.Load() || s.Sheds+s.Canceled != refused.Load()+noTargets.Load() || s.ShedReasons[gate.NoTarget] != noTargets.Load() {
+		t.Errorf("%d admitted, %d and %d refused; that were %d, %d and %d without a target", s.Admitted, s.Sheds, s.Canceled,
+			granted.Load(), refused.Load(), noTargets.Load())
+	}
+	listed := 0
+	l.lanes.lanes.Range(func(_, v any) bool {
+		listed++
+		if v.(*lane).refs.Load() < 0 {
+			t.Error("an evicted lane is listed")
+		}
+		return true
+	})
+	if listed != len(l.lanes.order) || listed > 70 || s.Overflowed == 0 {
+		t.Errorf("%d lanes are listed, %d in order, %d newcomers shared one", listed, len(l.lanes.order), s.Overflowed)
 	}
 }

@@ -124,13 +124,12 @@ func (l *law) look(inUse int64, waiting bool) {
 	l.seen.waited = l.seen.waited || waiting
 }
 
-// pressed tells how close to its memory limit the process is. It reports whether the
-// limit may have changed: critical pressure halves it at once, once in the length of a
-// window.
-func (l *law) pressed(s pressure.Severity, now int64) bool {
+// pressed tells how close to its memory limit the process is. Critical pressure halves the
+// limit at once, once in the length of a window.
+func (l *law) pressed(s pressure.Severity, now int64) {
 	l.press = max(l.press, s)
 	if s < pressure.Critical || now-l.halvedAt < int64(l.window) || l.algorithm == Fixed {
-		return false
+		return
 	}
 	l.halvedAt = now
 	l.dipping, l.settleBy = false, 0
@@ -139,7 +138,6 @@ func (l *law) pressed(s pressure.Severity, now int64) bool {
 		l.quietTo = now + int64(l.window)*l.settleWindows()
 		l.trend.restart()
 	}
-	return true
 }
 
 // close ends a window at now. inUse is what is in use then.

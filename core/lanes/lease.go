@@ -149,10 +149,10 @@ func (l *lease) forget() { l.start, l.ctx, l.stream = 0, nil, false }
 // holds is what generation gen of the record holds, or would hold if it were not in the
 // books alone, and its lane. ok is false when gen is not out any more.
 func (l *lease) holds(gen uint64) (cost int64, ln *lane, ok bool) {
-	charge := l.Charge()
-	cost, ln = max(charge, l.booked.Load()), l.lane.Load()
+	charge, limit := l.Charge(), l.c.limit.Load()
+	cost, ln = max(charge, min(l.booked.Load(), limit)), l.lane.Load()
 	if whole := l.alone.Load(); whole != 0 && charge == whole {
-		cost = max(cost, l.c.limit.Load()) // the limit may have grown since
+		cost = max(cost, limit) // which may have grown since
 	}
 	return cost, ln, l.Live(gen) // looked at last: then they are this lease's
 }

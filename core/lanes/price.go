@@ -54,13 +54,13 @@ func quanta(n, size int64) int64 {
 // in chunks.
 const unknownBytes = 256 << 10
 
-// priceOf is the default price of a request: that of its bytes.
-func priceOf(r *gate.Request) int64 {
-	bytes := r.Bytes
-	if bytes < 0 {
-		bytes = unknownBytes
+// priceOf is the default price of a request: that of its bytes. One of a length that is not
+// known costs MaxLimit at most: nothing is refused for good because of a guess.
+func (s *settings) priceOf(r *gate.Request) int64 {
+	if r.Bytes < 0 {
+		return min(Price(Features{Bytes: unknownBytes, Messages: 1}), s.most)
 	}
-	return Price(Features{Bytes: bytes, Messages: 1})
+	return Price(Features{Bytes: r.Bytes, Messages: 1})
 }
 
 // price is what r costs.
@@ -69,13 +69,13 @@ func (c *Controller) price(ctx context.Context, s *settings, r *gate.Request) in
 	case r.Cost > 0:
 		return r.Cost
 	case s.Cost == nil:
-		return priceOf(r)
+		return s.priceOf(r)
 	}
 	if n, ok := guarded(ctx, s.Cost, *r); ok {
 		return n
 	}
 	c.costErrors.Add(1)
-	return priceOf(r)
+	return s.priceOf(r)
 }
 
 // guarded calls a cost function and reports whether there is a price.

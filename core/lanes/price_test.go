@@ -2,6 +2,7 @@ package lanes
 
 import (
 	"context"
+	"io"
 	"math"
 	"math/big"
 	"testing"
@@ -53,6 +54,29 @@ func TestUnknownLength(t *testing.T) {
 				t.Errorf("%s: %d bytes cost %d, want %d", name, bytes, got, want)
 			}
 			lease.Release()
+		}
+	}
+}
+
+// A guess refuses nothing for good: below a MaxLimit of 21 a body of unknown length costs all
+// there may ever be, and one that is known to cost more is refused.
+func TestUnknownLengthAtASmallLimit(t *testing.T) {
+	fails := func(context.Context, gate.Request) (int64, error) { return 0, io.ErrUnexpectedEOF }
+	for _, cost := range []func(context.Context, gate.Request) (int64, error){nil, fails} {
+		l := enforcing(t, func(c *Config) {
+			virtual(c)
+			c.MinLimit, c.InitialLimit, c.MaxLimit, c.Cost = 4, 10, 20, cost
+		})
+		lease, err := l.Acquire(context.Background(), gate.Request{Bytes: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Snapshot().InflightCost; got != 10 {
+			t.Errorf("it is charged %d, want the whole limit, 10", got)
+		}
+		lease.Release()
+		if rej := reject(t, l, gate.Request{Bytes: 256 << 10}); rej.Reason != gate.CostExceedsLimit {
+			t.Errorf("%v", rej)
 		}
 	}
 }

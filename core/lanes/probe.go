@@ -41,9 +41,9 @@ func (c *Controller) probe(ctx context.Context, s *settings, costs []int64, yes 
 		}
 		c.probes.errors.Add(1)
 	}()
-	room, ln := c.parent(ctx)
+	own, ln := c.parent(ctx)
 	limit := c.limit.Load()
-	room += c.q.Spare()
+	room := min(own+c.q.Spare(), max(own, limit)) // of a limit that it may have whole, what is free is a part
 	skipped := int64(0)
 	for i, cost := range costs {
 		cost = priced(cost)

@@ -14,6 +14,7 @@ import (
 // Snapshot is the state of a controller, as JSON under "lanes". In shadow mode the cost in
 // flight and what waits are what the books say.
 type Snapshot struct {
+	// Mode is what the controller does.
 	Mode gate.Mode `json:"mode"`
 	// VirtualLanes says whether tenants have queues of their own: configured, and the
 	// mode is not off. Probes is "off" where every probe says yes without a look, and
@@ -22,6 +23,7 @@ type Snapshot struct {
 	Probes       string    `json:"probes"`
 	Algorithm    Algorithm `json:"algorithm"`
 
+	// Limit is the cost that may be in flight now. The other three are as configured.
 	Limit        int64 `json:"limit"`
 	MinLimit     int   `json:"min_limit"`
 	InitialLimit int   `json:"initial_limit"`
@@ -31,6 +33,9 @@ type Snapshot struct {
 	Measuring   bool  `json:"measuring"`
 	LimitBefore int64 `json:"limit_before"`
 
+	// What is in flight, as leases and as their cost together; leases of exempt paths,
+	// which are in neither; what waits, as requests, as their cost together, and for how
+	// long the first of them has.
 	Inflight       int64 `json:"inflight"`
 	InflightCost   int64 `json:"inflight_cost"`
 	ExemptInflight int64 `json:"exempt_inflight"`
@@ -40,12 +45,12 @@ type Snapshot struct {
 
 	// What moves the limit, as the last window that closed left it. Latencies are 0
 	// where none is known, and their source is "first_byte" or "hold".
-	Utilization   float64           `json:"utilization"`
-	Pressure      pressure.Severity `json:"pressure_severity"`
-	ShortLatencyS secs              `json:"short_latency_s"`
-	LongLatencyS  secs              `json:"long_latency_s"`
-	LatencySource string            `json:"latency_source"`
-	Gradient      float64           `json:"gradient"`
+	Utilization      float64           `json:"utilization"`
+	PressureSeverity pressure.Severity `json:"pressure_severity"`
+	ShortLatencyS    secs              `json:"short_latency_s"`
+	LongLatencyS     secs              `json:"long_latency_s"`
+	LatencySource    string            `json:"latency_source"`
+	Gradient         float64           `json:"gradient"`
 
 	// The lanes, where VirtualLanes is on. LaneTenants has those in which something is
 	// in flight, waits, or was skipped, by id.
@@ -65,6 +70,8 @@ type Snapshot struct {
 	ProbeErrors     int64 `json:"probe_errors_total"`
 	CostErrors      int64 `json:"cost_errors_total"`
 
+	// Requests since New: those that got a lease, those that had to wait, those refused,
+	// also by reason; and, in shadow mode, what Enforce would have done.
 	Admitted    int64                 `json:"admitted_total"`
 	Queued      int64                 `json:"queued_total"`
 	Sheds       int64                 `json:"shed_total"`
@@ -123,7 +130,7 @@ func (c *Controller) addLaw(out *Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l, t := c.law, &c.law.trend
-	out.Utilization, out.Pressure = c.last.utilisation, c.last.severity
+	out.Utilization, out.PressureSeverity = c.last.utilisation, c.last.severity
 	out.ShortLatencyS, out.LongLatencyS = secs(t.short), secs(t.long)
 	if t.long > 0 {
 		out.LatencySource, out.Gradient = t.from.String(), t.gradient()
