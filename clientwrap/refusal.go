@@ -20,6 +20,9 @@ import (
 //
 // A refused response has a body like any other, and is closed like any other. An SDK
 // that makes an error of a response usually keeps the response in it: hand that in.
+//
+// Compare the result with nil before it goes into a variable of type error: there a nil
+// *[gate.Rejection] is not nil any more.
 func Refused(resp *http.Response, err error) *gate.Rejection {
 	if err != nil { // for whose sake something is allocated
 		var rej *gate.Rejection

@@ -161,7 +161,7 @@ func TestTrap41_BatchStarvesPeople(t *testing.T) {
 	})
 }
 
-// A permit belongs to an exchange, not to a task: a task that holds none may make
+// A slot belongs to an exchange, not to a task: a task that holds none may make
 // another call, and Do's slot is handed on once.
 func TestTrap43_NestedAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

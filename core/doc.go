@@ -1,5 +1,5 @@
-// Package headgate opens the gates of a process from one configuration and
-// closes them in order.
+// Package headgate holds all gates of a process, from one configuration to one
+// orderly end.
 //
 //	hg, err := headgate.Open(headgate.DefaultConfig())
 //

@@ -67,13 +67,15 @@ func (c Config) logging() Config {
 
 // Headgate holds the gates of a process. All methods are safe for concurrent use.
 type Headgate struct {
-	// Memory knows how close the process is to its memory limit; Bytes goes by it.
+	// Memory knows how close the process is to its memory limit; Bytes goes by it. Config.Pressure
+	// configures it.
 	Memory *pressure.Monitor
-	// Bytes admits request bodies.
+	// Bytes admits request bodies, as Config.Admission says.
 	Bytes *admission.Budget
-	// Tenants admits requests in their tenants' lanes, behind Bytes and authentication.
+	// Tenants admits requests in their tenants' lanes, behind Bytes and authentication, as
+	// Config.Lanes says.
 	Tenants *lanes.Controller
-	// Outbound admits calls to back ends.
+	// Outbound admits calls to back ends, as Config.Inflight says.
 	Outbound *inflight.Limiter
 }
 

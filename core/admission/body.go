@@ -105,7 +105,7 @@ func (b *body) tooLarge() error {
 			Advice: "send a body of the length that is declared",
 		}
 	}
-	return b.l.b.refuse(rej, b.cost(b.read))
+	return b.l.b.shed(rej, b.cost(b.read))
 }
 
 // cover charges for the next bytes.
@@ -173,7 +173,7 @@ func (b *body) slow() error {
 		Reason: gate.SlowBody, Gate: name, Waited: b.blocked,
 		Advice: "the body arrived too slowly: see BodyIdle, BodyTimeout, MinBodyRate and MinBodyRateWaiting",
 	}
-	return b.l.b.refuse(rej, b.cost(b.read))
+	return b.l.b.shed(rej, b.cost(b.read))
 }
 
 // fail makes err final and gives back what was charged but not read.

@@ -222,7 +222,7 @@ func (b *Budget) acquire(ctx context.Context, s *settings, r *gate.Request) (gat
 	}
 	factor := s.factor(r)
 	if rej := s.tooLarge(r.Bytes, factor); rej != nil {
-		return gate.Lease{}, b.refuse(rej, scale(r.Bytes, factor))
+		return gate.Lease{}, b.shed(rej, scale(r.Bytes, factor))
 	}
 	cost, class := s.price(r.Bytes, factor)
 	if s.sheds(class) {
@@ -244,7 +244,7 @@ func (b *Budget) acquireAnyway(ctx context.Context, s *settings, r gate.Request)
 	}
 	if closed {
 		l.Release()
-		return gate.Lease{}, b.shed(ctx, waitq.Result{Outcome: waitq.Closed}, &gate.Rejection{
+		return gate.Lease{}, b.reject(ctx, waitq.Result{Outcome: waitq.Closed}, &gate.Rejection{
 			Advice: "this process is shutting down: another one may serve the request",
 		}, light, 0)
 	}
@@ -331,9 +331,9 @@ func (b *Budget) refused(ctx context.Context, s *settings, l *lease, r *gate.Req
 		return b.Acquire(ctx, *r) // the mode changed while r was on its way to the queue
 	}
 	if res.Outcome == waitq.Shed {
-		return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{Advice: pressedAdvice}, class, cost)
+		return gate.Lease{}, b.reject(ctx, res, &gate.Rejection{Advice: pressedAdvice}, class, cost)
 	}
-	return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{
+	return gate.Lease{}, b.reject(ctx, res, &gate.Rejection{
 		Limit: s.limit, Unit: unit,
 		Advice: "raise MaxInflightBytes or QueueTimeout, or send fewer or smaller bodies at once",
 	}, class, cost)
@@ -349,7 +349,7 @@ func (b *Budget) acquireExempt(ctx context.Context, s *settings, bytes int64) (g
 	if res.Outcome == waitq.TimedOut {
 		res.Outcome = waitq.Full // they have no queue
 	}
-	return gate.Lease{}, b.shed(ctx, res, &gate.Rejection{
+	return gate.Lease{}, b.reject(ctx, res, &gate.Rejection{
 		Limit: int64(s.MaxExempt), Unit: "exempt requests",
 		Advice: "raise MaxExempt, or call exempt paths less often",
 	}, light, 0)

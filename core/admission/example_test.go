@@ -14,10 +14,10 @@ import (
 	"github.com/headgate-go/headgate/core/gate"
 )
 
-// open returns a budget of n bytes.
-func open(n gate.Size) *admission.Budget {
+// open returns a budget of 8 MiB.
+func open() *admission.Budget {
 	c := admission.DefaultConfig()
-	c.MaxInflightBytes = n
+	c.MaxInflightBytes = 8 << 20
 	b, err := admission.New(c)
 	if err != nil {
 		panic(err)
@@ -59,7 +59,7 @@ func ExampleDefaultConfig() {
 // The bytes of a body are reserved before it is read; whoever finds no room is told
 // why. Release is deferred before the error is looked at.
 func ExampleBudget_Acquire() {
-	b := open(8 << 20)
+	b := open()
 	defer b.Close()
 	handle := func(n int64) error {
 		lease, err := b.Acquire(context.Background(), gate.Request{Bytes: n, Flow: gate.PeerFlow("192.0.2.7:4711")})
@@ -123,7 +123,7 @@ func ExampleBudget_Gunzip() {
 
 // A new configuration counts at once and whole; a wrong one changes nothing.
 func ExampleBudget_Reconfigure() {
-	b := open(8 << 20)
+	b := open()
 	defer b.Close()
 	lease, _ := b.Acquire(context.Background(), gate.Request{Bytes: 6 << 20})
 	defer lease.Release()
@@ -145,7 +145,7 @@ func ExampleBudget_Reconfigure() {
 // Refresh reads the memory ceiling now, after a resize for example, and not within
 // the next second.
 func ExampleBudget_Refresh() {
-	b := open(8 << 20)
+	b := open()
 	defer b.Close()
 	b.Refresh()
 	fmt.Println(gate.Size(b.Snapshot().MaxInflightBytes)) // set, so it does not follow the ceiling
@@ -153,7 +153,7 @@ func ExampleBudget_Refresh() {
 }
 
 func ExampleBudget_Snapshot() {
-	b := open(8 << 20)
+	b := open()
 	defer b.Close()
 	lease, _ := b.Acquire(context.Background(), gate.Request{Bytes: 1 << 20})
 	defer lease.Release()
@@ -166,7 +166,7 @@ func ExampleBudget_Snapshot() {
 
 // Shutdown: Close refuses whoever comes, Drain waits for whoever is in.
 func ExampleBudget_Close() {
-	b := open(8 << 20)
+	b := open()
 	lease, _ := b.Acquire(context.Background(), gate.Request{Bytes: 1 << 20})
 	b.Close()
 	_, err := b.Acquire(context.Background(), gate.Request{Bytes: 1})
@@ -181,7 +181,7 @@ func ExampleBudget_Close() {
 
 // Drain gives up when its context ends; leases that are out stay good.
 func ExampleBudget_Drain() {
-	b := open(8 << 20)
+	b := open()
 	lease, _ := b.Acquire(context.Background(), gate.Request{Bytes: 1 << 20})
 	defer lease.Release()
 	b.Close()

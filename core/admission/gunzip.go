@@ -95,7 +95,7 @@ func (g *gunzip) fail(r gate.Reason, limit int64) error {
 	if r == gate.AdmissionBusy {
 		rej.RetryAfter = g.b.retryAfter(heavy, 0, 0)
 	}
-	return g.end(g.b.refuse(rej, quantum))
+	return g.end(g.b.shed(rej, quantum))
 }
 
 // Close gives back what is charged. It does not close the body below.

@@ -107,7 +107,7 @@ func (l *lease) Grow(gen uint64, n int64) error {
 	if s.Mode != gate.Enforce {
 		return nil
 	}
-	return b.refuse(&gate.Rejection{
+	return b.shed(&gate.Rejection{
 		Reason: gate.AdmissionBusy, Gate: name, Limit: s.limit, Unit: unit, RetryAfter: b.retryAfter(heavy, n, 0),
 		Advice: "no room for the body to grow: declare its length, raise MaxInflightBytes, or send fewer bodies at once",
 	}, n)

@@ -55,5 +55,5 @@ func (b *Budget) pressed(ctx context.Context, class int, cost int64) *gate.Rejec
 	case b.closed.Load():
 		res.Outcome, advice = waitq.Closed, closedAdvice
 	}
-	return b.shed(ctx, res, &gate.Rejection{Advice: advice}, class, cost)
+	return b.reject(ctx, res, &gate.Rejection{Advice: advice}, class, cost)
 }

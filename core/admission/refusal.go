@@ -9,8 +9,8 @@ import (
 	"github.com/headgate-go/headgate/core/internal/waitq"
 )
 
-// shed completes and counts the rejection of a request that got no room.
-func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, class int, cost int64) *gate.Rejection {
+// reject completes the rejection of a request that got no room, and sheds it.
+func (b *Budget) reject(ctx context.Context, res waitq.Result, r *gate.Rejection, class int, cost int64) *gate.Rejection {
 	r.Gate, r.Waited = name, res.Waited
 	r.Reason, r.Cause = res.Refusal(ctx, gate.AdmissionBusy)
 	if r.Reason != gate.Canceled {
@@ -20,11 +20,11 @@ func (b *Budget) shed(ctx context.Context, res waitq.Result, r *gate.Rejection, 
 		}
 		r.RetryAfter = b.retryAfter(class, cost, waited)
 	}
-	return b.refuse(r, cost)
+	return b.shed(r, cost)
 }
 
-// refuse counts a rejection of what costs so much, and logs it. No lock may be held.
-func (b *Budget) refuse(r *gate.Rejection, cost int64) *gate.Rejection {
+// shed counts the refusal of what costs so much, and writes its line. No lock may be held.
+func (b *Budget) shed(r *gate.Rejection, cost int64) *gate.Rejection {
 	b.sheds.counts().Add(r.Reason)
 	b.log.Refused(r, func() []slog.Attr {
 		s := b.Snapshot()

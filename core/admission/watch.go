@@ -58,7 +58,7 @@ func (b *Budget) applyLocked(next *settings) {
 	last := b.set.Load()
 	if next.severity == pressure.Critical {
 		// Each time: who had looked at the last settings may have come to wait since.
-		defer b.q.Evict(heavy)
+		defer b.q.Shed(heavy)
 	}
 	if reflect.DeepEqual(last, next) {
 		return

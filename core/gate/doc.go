@@ -2,7 +2,8 @@
 //
 // A [Gate] admits requests. A [Request] says, by value, what a caller asks for;
 // a [Lease] is what an admitted caller holds until it calls Release, once or
-// more often; a [Rejection] is the one error type of a refused caller.
+// more often; a [Rejection] is the one error type of a refused caller. Where refusals
+// are counted they are called sheds.
 //
 // The context carries the rest: the [Class] and the flow of the work done
 // under it, and the leases that the work holds. They travel under one key, so a

@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -28,7 +29,7 @@ func (w world) run(t *testing.T) (out waits) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, func(c *Config) {
 			c.MaxInflight, c.InteractiveReserve, c.AgingStep = 6, w.reserve, w.step
-			c.QueueTimeout, c.MaxQueue = forever, most
+			c.QueueTimeout, c.MaxQueue = math.MaxInt64, most
 		})
 		defer l.Close()
 		var mu sync.Mutex

@@ -3,7 +3,6 @@ package inflight
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
@@ -180,6 +179,3 @@ func copied[T any](p *T) *T {
 func fail(field string, value any, want string) error {
 	return fmt.Errorf("inflight: %s is %v: %s (DefaultConfig has working values)", field, value, want)
 }
-
-// forever is longer than anybody waits.
-const forever = time.Duration(math.MaxInt64)

@@ -1,5 +1,5 @@
-// Package inflight bounds how many calls this process has open to each back end,
-// and lets the callers beyond that wait in a short, visible queue ordered by class.
+// Package inflight bounds how many calls this process has open to each back end.
+// The callers beyond that wait in a short, visible queue ordered by class.
 //
 // A [Limiter] keeps one lane for each back end, by key: a base URL and a model, a
 // host, or what the caller likes (see [LaneKey]). A lane has MaxInflight slots; a
@@ -12,7 +12,7 @@
 // other classes hold at most MaxInflight minus those, together. A waiter's rank
 // rises one class for every AgingStep it has waited, but whoever aged into a rank
 // gets at most one grant in four while that class itself waits: nothing starves,
-// and a flood of batch work cannot turn the classes into one line. That has a
+// and a flood of batch work cannot turn the classes into one. That has a
 // price: while interactive calls alone overload a lane, a quarter of its grants
 // goes to what has aged below them. The class that is counted and reported never
 // changes, nor does the reserve open for what has aged.

@@ -86,15 +86,20 @@ func ExampleLimiter_Reconfigure() {
 }
 
 func ExampleLimiter_SetLimit() {
-	l, _ := inflight.New(inflight.DefaultConfig())
+	c := inflight.DefaultConfig()
+	c.MaxInflight = 8
+	l, _ := inflight.New(c)
 	defer l.Close()
-	_ = l.SetLimit("llm", 3) // it stands until Inherit, whatever is configured
-
 	lease, _ := l.Acquire(context.Background(), gate.Request{Lane: "llm"})
-	defer lease.Release()
-	s := l.Snapshot().Lanes[0]
-	fmt.Println(s.Inflight, "of", s.Limit)
-	// Output: 1 of 3
+	defer lease.Release() // of 8 slots
+
+	_ = l.SetLimit("llm", 3) // it stands whatever is configured
+	fmt.Println(l.Snapshot().Lanes[0].Limit)
+	_ = l.SetLimit("llm", inflight.Inherit)
+	fmt.Println(l.Snapshot().Lanes[0].Limit)
+	// Output:
+	// 3
+	// 8
 }
 
 func ExampleLimiter_Watch() {

@@ -125,7 +125,7 @@ func (l *Limiter) wait(ctx context.Context, t *ticket, r *gate.Request, class in
 			return gate.NewLease(rec, rec.Gen()), nil
 		}
 		l.records.rest.Put(rec)
-		if !l.retry(ln, res.Outcome) {
+		if !l.retry(res.Outcome) {
 			return gate.Lease{}, ln.reject(ctx, t, class, res)
 		}
 		l.await()
@@ -134,7 +134,7 @@ func (l *Limiter) wait(ctx context.Context, t *ticket, r *gate.Request, class in
 
 // retry reports whether a refusal holds no more: the lane made way for another one,
 // or the limits were switched off.
-func (l *Limiter) retry(ln *lane, o waitq.Outcome) bool {
+func (l *Limiter) retry(o waitq.Outcome) bool {
 	if o == waitq.Closed {
 		return !l.closed.Load()
 	}

@@ -1,5 +1,4 @@
-// Package pressure knows how much memory this process may use, and how close it is to
-// that.
+// Package pressure tells how close this process is to the memory that it may use.
 //
 // # The ceiling
 //

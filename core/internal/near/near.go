@@ -8,17 +8,16 @@ package near
 
 import "unsafe"
 
-// Bits is the logarithm of the number of records to keep, Size that number.
-const (
-	Bits = 6
-	Size = 1 << Bits
-)
+// Size is the number of records to keep.
+const Size = 1 << bits
+
+const bits = 6
 
 // Index is the caller's place among Size records, for one purpose of many.
 func Index(purpose uint) uint {
 	var here byte
 	// The factor, 2^64 over the golden ratio, spreads stacks that lie side by side.
-	stack := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> (64 - Bits)
+	stack := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9e3779b97f4a7c15 >> (64 - bits)
 	return (uint(stack) + purpose) % Size
 }
 

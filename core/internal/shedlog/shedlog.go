@@ -12,6 +12,10 @@ import (
 // every is the least time between two lines of one reason.
 const every = time.Second
 
+// patience is how long after the moment of the next line whoever was left out is told of
+// without it. It is no multiple of every, so that in a flood no line has to make way.
+const patience = 3 * every / 4
+
 // reasons are those that have lines of their own; all others share the last place.
 var reasons = [...]gate.Reason{
 	gate.PayloadTooLarge, gate.BodyExceedsBudget, gate.CostExceedsLimit, gate.AdmissionBusy, gate.QueueFull,
@@ -21,14 +25,22 @@ var reasons = [...]gate.Reason{
 
 // Log writes the lines of one gate. Use New. All methods are safe for concurrent use.
 type Log struct {
-	epoch time.Time
-	to    atomic.Pointer[slog.Logger]
-	lines [len(reasons) + 1]line
+	epoch  time.Time
+	to     atomic.Pointer[slog.Logger]
+	closed atomic.Bool
+	lines  [len(reasons) + 1]line
 }
 
 type line struct {
-	next    atomic.Int64 // from when on the next may be written, since epoch
-	leftOut atomic.Int64 // since the last
+	next    atomic.Int64           // from when on the next may be written, since epoch
+	leftOut atomic.Int64           // since the last
+	rest    atomic.Pointer[origin] // of whom a timer tells that they were left out; nil = no timer runs
+}
+
+// origin is where refusals came from.
+type origin struct {
+	gate   string
+	reason gate.Reason
 }
 
 // New returns a log that writes to a logger, or nowhere if that is nil.
@@ -54,6 +66,7 @@ func (l *Log) Refused(r *gate.Rejection, detail func() []slog.Attr) {
 	now, next := int64(time.Since(l.epoch)), at.next.Load()
 	if now < next || !at.next.CompareAndSwap(next, now+int64(every)) {
 		at.leftOut.Add(1)
+		l.tellLater(at, r.Gate, r.Reason)
 		return
 	}
 	attrs := attrsOf(r, at.leftOut.Swap(0))
@@ -61,6 +74,59 @@ func (l *Log) Refused(r *gate.Rejection, detail func() []slog.Attr) {
 		attrs = append(attrs, detail()...)
 	}
 	to.LogAttrs(context.Background(), slog.LevelWarn, "request refused", attrs...)
+}
+
+// Close writes at once how many were left out since the last lines, and no timer writes
+// after it. Refusals that come later have lines as before; of those that are left out
+// then only a next line tells. Closing twice is no error.
+func (l *Log) Close() {
+	l.closed.Store(true)
+	for i := range l.lines {
+		at := &l.lines[i]
+		if o := at.rest.Swap(nil); o != nil {
+			l.tell(at, o)
+		}
+	}
+}
+
+// tellLater lets a timer tell of who is left out, unless one does or the log is closed.
+func (l *Log) tellLater(at *line, gate string, reason gate.Reason) {
+	if at.rest.Load() != nil || l.closed.Load() {
+		return
+	}
+	o := &origin{gate, reason}
+	if !at.rest.CompareAndSwap(nil, o) {
+		return
+	}
+	time.AfterFunc(time.Duration(at.next.Load()-int64(time.Since(l.epoch)))+patience, func() {
+		// The logger is the user's: here nobody else would keep its panic from ending the process.
+		defer func() { _ = recover() }()
+		if !at.rest.CompareAndSwap(o, nil) || l.closed.Load() {
+			return // Close has told
+		}
+		// From here on, whoever is left out has another timer.
+		if at.leftOut.Load() == 0 {
+			return
+		}
+		now, next := int64(time.Since(l.epoch)), at.next.Load()
+		if now < next || !at.next.CompareAndSwap(next, now+int64(every)) {
+			l.tellLater(at, o.gate, o.reason) // there was a line meanwhile
+			return
+		}
+		l.tell(at, o)
+	})
+}
+
+// tell writes how many were left out.
+func (l *Log) tell(at *line, o *origin) {
+	to := l.to.Load()
+	if to == nil || !to.Enabled(context.Background(), slog.LevelWarn) {
+		return
+	}
+	if n := at.leftOut.Swap(0); n > 0 {
+		to.LogAttrs(context.Background(), slog.LevelWarn, "more requests refused",
+			slog.String("gate", o.gate), slog.String("reason", string(o.reason)), slog.Int64("left_out", n))
+	}
 }
 
 func place(r gate.Reason) int {

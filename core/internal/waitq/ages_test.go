@@ -123,7 +123,7 @@ func TestWaitsOfManyWaiters(t *testing.T) {
 		if w.Count != int64(len(all)) || !near(w.P50, exactly(all, 0.5), age) || !near(w.P90, exactly(all, 0.9), age) {
 			t.Errorf("%d waits, p50 %v, p90 %v; want %d, %v, %v", w.Count, w.P50, w.P90, len(all), exactly(all, 0.5), exactly(all, 0.9))
 		}
-		q.SetTimeout(time.Hour)
+		retime(q, tracking(1), time.Hour)
 		if w := q.Waits(); w.Count != int64(len(all)) || !near(w.P50, exactly(all, 0.5), time.Second/2) {
 			t.Errorf("after a change of the timeout: %+v", w)
 		}

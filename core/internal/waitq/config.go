@@ -82,7 +82,7 @@ const (
 	TimedOut                 // waited as long as the queue allows
 	Hopeless                 // the caller's deadline leaves no time to finish
 	Displaced                // gave its place to someone else
-	Shed                     // removed by Evict
+	Shed                     // removed by Queue.Shed
 	Closed                   // the queue is closed
 	Canceled                 // the caller's context ended: its Err says how
 	Queued                   // waits still: only Book says so

@@ -111,15 +111,15 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestEvict refuses the waiters of one class alone.
-func TestEvict(t *testing.T) {
+// TestShed refuses the waiters of one class alone.
+func TestShed(t *testing.T) {
 	bubble(t, conf(2), func(t *testing.T, q *Queue) {
 		holder := ask(q, Request{Cost: 2})
 		var calls [Classes][]*call
 		for i := range 9 {
 			calls[i%Classes] = append(calls[i%Classes], ask(q, Request{Class: i % Classes, Cost: 1, Held: 1}))
 		}
-		q.Evict(1)
+		q.Shed(1)
 		synctest.Wait()
 		wantAll(t, Shed, calls[1]...)
 		wantAll(t, Queued, append(calls[0], calls[2]...)...)

@@ -57,32 +57,8 @@ func (q *Queue) setLimitLocked(n int64) {
 	q.boundLowerLocked()
 }
 
-// SetTimeout is Reconfigure for the timeout alone.
-func (q *Queue) SetTimeout(d time.Duration) {
-	now := q.now()
-	q.mu.Lock()
-	q.timeout = bounded(max(d, 0))
-	q.setWidthLocked()
-	q.settleLocked(now)
-	q.armLocked(now)
-	wakes := q.takeWokenLocked()
-	q.mu.Unlock()
-	wakes.wake()
-}
-
-// SetClassLimit is Reconfigure for one class limit alone.
-func (q *Queue) SetClassLimit(class int, n int64) {
-	now := q.now()
-	q.mu.Lock()
-	q.capClassLocked(class, n)
-	q.settleLocked(now)
-	wakes := q.takeWokenLocked()
-	q.mu.Unlock()
-	wakes.wake()
-}
-
-// Evict refuses every waiter of a class with outcome Shed.
-func (q *Queue) Evict(class int) {
+// Shed refuses every waiter of a class, with the outcome of that name.
+func (q *Queue) Shed(class int) {
 	now := q.now()
 	q.mu.Lock()
 	for q.classes[class].n > 0 {

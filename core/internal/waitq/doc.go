@@ -1,7 +1,7 @@
-// Package waitq is the one waiting queue of the toolkit: a capacity, leases
-// that take a cost from it, and a bounded queue of callers who wait for room.
-// Byte admission, tenant lanes and the in-flight limiter are thin policies over
-// it; they differ in the unit of the cost.
+// Package waitq is the one waiting queue of the toolkit. A [Queue] has a
+// capacity, leases that take a cost from it, and a bounded number of callers who
+// wait for room. Byte admission, tenant lanes and the in-flight limiter are thin
+// policies over it; they differ in the unit of the cost.
 //
 // # State word
 //

@@ -20,6 +20,20 @@ func conf(limit int64) Config {
 	}
 }
 
+// retime changes q's timeout; all else is as c says.
+func retime(q *Queue, c Config, d time.Duration) {
+	c.Timeout = d
+	q.Reconfigure(c)
+}
+
+// capClassLocked bounds the leases of a class. Those of class 0 have no bound.
+func (q *Queue) capClassLocked(class int, n int64) {
+	if class > 0 {
+		q.classCap[class-1].Store(n)
+		q.boundLowerLocked()
+	}
+}
+
 // teller is an owner without records, who is told who waits.
 type teller func()
 

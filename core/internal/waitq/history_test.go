@@ -336,7 +336,7 @@ func (p *pair) configure() what {
 			p.locked(func(q *Queue) { q.removeLocked(q.classes[class].newest(), Shed, p.now) })
 		}
 		p.locked(func(q *Queue) { q.settleLocked(p.now) })
-		p.m.evict(class, p.now)
+		p.m.shed(class, p.now)
 		return note("class %d is shed", class)
 	case 6:
 		class, n := t.next(Classes), int64(pick(t, 0, 3, 3, 12))

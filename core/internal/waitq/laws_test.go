@@ -25,7 +25,7 @@ func TestW1EveryoneWhoFits(t *testing.T) {
 		"timeout": func(s state) { time.Sleep(time.Second); synctest.Wait() },
 		"growth":  func(s state) { s.q.SetLimit(16); synctest.Wait() },
 		"shrink":  func(s state) { s.holder.lease.Shrink(s.holder.gen, 6); synctest.Wait(); s.head.release() },
-		"evict":   func(s state) { s.q.Evict(0); synctest.Wait() },
+		"shed":    func(s state) { s.q.Shed(0); synctest.Wait() },
 		"reload": func(s state) {
 			c := conf(16)
 			s.q.Reconfigure(c)
@@ -57,7 +57,8 @@ func TestW1EveryoneWhoFits(t *testing.T) {
 		bubble(t, c, func(t *testing.T, q *Queue) {
 			a, b := ask(q, Request{Class: 2, Cost: 1}), ask(q, Request{Class: 2, Cost: 1})
 			wantAll(t, Queued, a, b)
-			q.SetClassLimit(2, 2)
+			c.ClassLimit[2] = 2
+			q.Reconfigure(c)
 			synctest.Wait()
 			wantAll(t, Granted, a, b)
 			releaseAll(a, b)

@@ -211,14 +211,6 @@ func (q *Queue) eligible(class int) bool {
 // reservedLocked is the reserve in force.
 func (q *Queue) reservedLocked() int64 { return min(q.reserve, q.limit-1) }
 
-// capClassLocked bounds the leases of a class. Those of class 0 have no bound.
-func (q *Queue) capClassLocked(class int, n int64) {
-	if class > 0 {
-		q.classCap[class-1].Store(n)
-		q.boundLowerLocked()
-	}
-}
-
 // boundLowerLocked brings the bound of the lower classes into line with the limit, the
 // reserve and the class limits.
 func (q *Queue) boundLowerLocked() {

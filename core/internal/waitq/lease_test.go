@@ -210,8 +210,8 @@ func TestClose(t *testing.T) {
 			t.Error("not drained with no lease out")
 		}
 		q.SetLimit(5)
-		q.SetTimeout(time.Hour)
-		q.Evict(0)
+		retime(q, conf(5), time.Hour)
+		q.Shed(0)
 		ask(q, Request{Cost: 1}).wants(t, Closed)
 	})
 	bubble(t, c, func(t *testing.T, q *Queue) {

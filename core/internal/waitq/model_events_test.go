@@ -353,7 +353,7 @@ func (m *ref) grow(id int, by, now int64) bool {
 	return true
 }
 
-func (m *ref) evict(class int, now int64) {
+func (m *ref) shed(class int, now int64) {
 	ws := m.inClass(class)
 	slices.Reverse(ws)
 	for _, w := range ws {

@@ -70,7 +70,7 @@ func TestPosition(t *testing.T) {
 			time.Sleep(59 * time.Second)
 			synctest.Wait()
 			want(t, 1+3, heavy)
-			q.SetTimeout(time.Hour)
+			retime(q, conf(1), time.Hour)
 			releaseAll(holder)
 			releaseAll(calls...)
 			releaseAll(later)

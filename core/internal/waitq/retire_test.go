@@ -165,7 +165,7 @@ func TestEntered(t *testing.T) {
 		want(2)
 		ask(q, Request{Class: 1, Cost: 1}).wants(t, Full)
 		want(2)
-		q.SetTimeout(time.Second)
+		retime(q, c, time.Second)
 		d := ask(q, Request{Cost: 2}) // in b's place
 		want(3)
 		a.release()

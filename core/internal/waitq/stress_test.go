@@ -241,11 +241,13 @@ func TestStressReload(t *testing.T) {
 		case 0, 1:
 			s.q.SetLimit(4 + r.Int64N(13))
 		case 2:
-			s.q.SetTimeout(time.Duration(r.IntN(5)) * time.Millisecond)
+			retime(s.q, reloaded, time.Duration(r.IntN(5))*time.Millisecond)
 		case 3:
-			s.q.SetClassLimit(1+r.IntN(2), 1+r.Int64N(8))
+			c := reloaded
+			c.ClassLimit[1+r.IntN(2)] = 1 + r.Int64N(8)
+			s.q.Reconfigure(c)
 		case 4:
-			s.q.Evict(r.IntN(Classes))
+			s.q.Shed(r.IntN(Classes))
 		case 5:
 			c := conf(4 + r.Int64N(13))
 			c.MaxWaiters, c.AgingStep, c.MaxHeld = r.IntN(64), time.Duration(r.IntN(3))*time.Millisecond, r.Int64N(100)

@@ -219,46 +219,37 @@ func TestTicketClock(t *testing.T) {
 // TestTicketTimeoutChanges: a new timeout counts from the first arrival, and sets
 // the timer anew both ways.
 func TestTicketTimeoutChanges(t *testing.T) {
-	reload := func(q *Queue, d time.Duration) {
-		c := conf(1)
-		c.Timeout = d
-		q.Reconfigure(c)
-	}
-	for name, set := range map[string]func(*Queue, time.Duration){"SetTimeout": (*Queue).SetTimeout, "Reconfigure": reload} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, conf(1), func(t *testing.T, q *Queue) {
-				holder := ask(q, Request{Cost: 1})
-				young := ask(q, Request{Cost: 1})
-				old := ask(q, ago(50*time.Second, Request{Cost: 1}))
-				set(q, 2*time.Minute) // longer: the old one has 70 s
-				time.Sleep(30 * time.Second)
-				synctest.Wait()
-				wantAll(t, Queued, young, old)
-				set(q, 80*time.Second+1) // shorter: a nanosecond left
-				synctest.Wait()
-				old.wants(t, Queued)
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				old.wants(t, TimedOut)
-				older := ask(q, ago(time.Minute, Request{Cost: 1}))
-				set(q, time.Minute+time.Second)
-				time.Sleep(time.Second - 1)
-				synctest.Wait()
-				wantAll(t, Queued, older, young)
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				older.wants(t, TimedOut)
-				set(q, 10*time.Minute)
-				time.Sleep(9*time.Minute + 29*time.Second - 2)
-				synctest.Wait()
-				young.wants(t, Queued)
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				young.wants(t, TimedOut)
-				releaseAll(holder)
-			})
-		})
-	}
+	bubble(t, conf(1), func(t *testing.T, q *Queue) {
+		holder := ask(q, Request{Cost: 1})
+		young := ask(q, Request{Cost: 1})
+		old := ask(q, ago(50*time.Second, Request{Cost: 1}))
+		retime(q, conf(1), 2*time.Minute) // longer: the old one has 70 s
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		wantAll(t, Queued, young, old)
+		retime(q, conf(1), 80*time.Second+1) // shorter: a nanosecond left
+		synctest.Wait()
+		old.wants(t, Queued)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		old.wants(t, TimedOut)
+		older := ask(q, ago(time.Minute, Request{Cost: 1}))
+		retime(q, conf(1), time.Minute+time.Second)
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		wantAll(t, Queued, older, young)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		older.wants(t, TimedOut)
+		retime(q, conf(1), 10*time.Minute)
+		time.Sleep(9*time.Minute + 29*time.Second - 2)
+		synctest.Wait()
+		young.wants(t, Queued)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		young.wants(t, TimedOut)
+		releaseAll(holder)
+	})
 }
 
 // TestTicketOfABook stands in the books as in the queue.

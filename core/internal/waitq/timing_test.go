@@ -58,50 +58,41 @@ func TestTimeoutZero(t *testing.T) {
 
 // TestTimeoutChanges: a new timeout counts from arrival, for those who wait too.
 func TestTimeoutChanges(t *testing.T) {
-	reload := func(q *Queue, d time.Duration) {
-		c := conf(1)
-		c.Timeout = d
-		q.Reconfigure(c)
-	}
-	for name, set := range map[string]func(*Queue, time.Duration){"SetTimeout": (*Queue).SetTimeout, "Reconfigure": reload} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, conf(1), func(t *testing.T, q *Queue) {
-				holder := ask(q, Request{Cost: 1})
-				a := ask(q, Request{Cost: 1})
-				time.Sleep(10 * time.Second)
-				b := ask(q, Request{Cost: 1})
-				set(q, 15*time.Second) // shorter
-				time.Sleep(5*time.Second - 1)
-				synctest.Wait()
-				wantAll(t, Queued, a, b)
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				a.wants(t, TimedOut)
-				b.wants(t, Queued)
-				set(q, 100*time.Second) // longer: 105 s of it left
-				time.Sleep(95*time.Second - 1)
-				synctest.Wait()
-				b.wants(t, Queued)
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				b.wants(t, TimedOut)
-				if b.result.Waited != 100*time.Second {
-					t.Errorf("waited %v", b.result.Waited)
-				}
-				c := ask(q, Request{Cost: 1})
-				time.Sleep(20 * time.Second)
-				d := ask(q, Request{Cost: 1})
-				set(q, 20*time.Second) // over already for the one, at once
-				synctest.Wait()
-				c.wants(t, TimedOut)
-				d.wants(t, Queued)
-				set(q, 0)
-				synctest.Wait()
-				d.wants(t, TimedOut)
-				releaseAll(holder)
-			})
-		})
-	}
+	bubble(t, conf(1), func(t *testing.T, q *Queue) {
+		holder := ask(q, Request{Cost: 1})
+		a := ask(q, Request{Cost: 1})
+		time.Sleep(10 * time.Second)
+		b := ask(q, Request{Cost: 1})
+		retime(q, conf(1), 15*time.Second) // shorter
+		time.Sleep(5*time.Second - 1)
+		synctest.Wait()
+		wantAll(t, Queued, a, b)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		a.wants(t, TimedOut)
+		b.wants(t, Queued)
+		retime(q, conf(1), 100*time.Second) // longer: 105 s of it left
+		time.Sleep(95*time.Second - 1)
+		synctest.Wait()
+		b.wants(t, Queued)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		b.wants(t, TimedOut)
+		if b.result.Waited != 100*time.Second {
+			t.Errorf("waited %v", b.result.Waited)
+		}
+		c := ask(q, Request{Cost: 1})
+		time.Sleep(20 * time.Second)
+		d := ask(q, Request{Cost: 1})
+		retime(q, conf(1), 20*time.Second) // over already for the one, at once
+		synctest.Wait()
+		c.wants(t, TimedOut)
+		d.wants(t, Queued)
+		retime(q, conf(1), 0)
+		synctest.Wait()
+		d.wants(t, TimedOut)
+		releaseAll(holder)
+	})
 }
 
 // TestTimeoutForever: the largest durations mean never, also after a change.
@@ -116,7 +107,7 @@ func TestTimeoutForever(t *testing.T) {
 		holder.release()
 		high.wants(t, Granted)
 		low.wants(t, Queued) // it has not aged
-		q.SetTimeout(2 * 365 * 24 * time.Hour)
+		retime(q, c, 2*365*24*time.Hour)
 		time.Sleep(365*24*time.Hour - 1)
 		synctest.Wait()
 		low.wants(t, Queued)

@@ -132,7 +132,7 @@ func TestWaitsWindow(t *testing.T) {
 			releaseAll(holder, waiter)
 		}
 		n := q.Waits().Count
-		q.SetTimeout(time.Second)
+		retime(q, tracking(1), time.Second)
 		holder := ask(q, Request{Cost: 1})
 		ask(q, Request{Cost: 1})
 		time.Sleep(time.Second)
@@ -206,7 +206,7 @@ func TestWaitsOfAll(t *testing.T) {
 		displaced.wants(t, Displaced)
 		time.Sleep(10 * time.Second)
 		canceled.leave()
-		q.Evict(1)
+		q.Shed(1)
 		synctest.Wait()
 		shed.wants(t, Shed)
 		time.Sleep(10 * time.Second)

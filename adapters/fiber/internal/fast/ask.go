@@ -1,6 +1,6 @@
-// Package fast is what package fibergate and its prebody share: how a fasthttp request is
-// put to a gate, when its response is finished, and how a connection ends on which a
-// client may still be sending.
+// Package fast puts fasthttp requests to a gate, for package fibergate as for prebody:
+// the asking, when a response is finished, and how a connection ends on which a client
+// may still be sending.
 package fast
 
 import (
