@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,10 +9,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 	"github.com/headgate-go/headgate/core/lanes"
 )
 
@@ -24,10 +23,10 @@ var batchAPI = api{"/v1/batch", gate.OpenAI} //nolint:gochecknoglobals // never 
 // maxPrompts is how many prompts a batch may have.
 const maxPrompts = 100
 
-// batch is the body of POST /v1/batch.
+// batch is what the body of POST /v1/batch holds.
 type batch struct {
-	Model   string   `json:"model"`
-	Prompts []string `json:"prompts"`
+	Model   string
+	Prompts []string
 }
 
 // batchAnswer is what that answers: a result for each prompt, in their order.
@@ -58,12 +57,20 @@ func (b *batch) price(bytes int, atOnce int64) int64 {
 	return lanes.Price(lanes.Features{Bytes: int64(bytes), Messages: n, N: min(n, atOnce)})
 }
 
-// atOnce is how many calls of a batch can be open to the back end.
-func (o outbound) atOnce() int64 {
-	if o.MaxInflight == 0 || o.Mode != gate.Enforce {
+// atOnce is how many calls of a batch can be open to a model of the back end at base.
+func (o outbound) atOnce(base, model string) int64 {
+	most, reserve := o.MaxInflight, o.InteractiveReserve
+	lane := o.Lanes[inflight.LaneKey(base, model, o.Models)]
+	if lane.MaxInflight != nil {
+		most = *lane.MaxInflight
+	}
+	if lane.InteractiveReserve != nil {
+		reserve = *lane.InteractiveReserve
+	}
+	if most == 0 || o.Mode != gate.Enforce {
 		return maxPrompts
 	}
-	return int64(max(o.MaxInflight-max(o.InteractiveReserve, 0), 1))
+	return int64(max(most-max(reserve, 0), 1))
 }
 
 // batches makes a chat completion of every prompt, all at once: they are bulk work and
@@ -80,7 +87,8 @@ func (g *gateway) batches(refuse func(http.ResponseWriter, *http.Request, error)
 			writeJSON(w, p.status, batchAPI.shape(*p))
 			return
 		}
-		r, leave, ok := g.enter(batchAPI, w, r, gate.Request{Class: gate.Bulk, Cost: b.price(len(text), g.atOnce.Load())}, refuse)
+		atOnce := g.outbound.Load().atOnce(g.backend.url.String(), b.Model)
+		r, leave, ok := g.enter(batchAPI, w, r, gate.Request{Class: gate.Bulk, Cost: b.price(len(text), atOnce)}, refuse)
 		if !ok {
 			return
 		}
@@ -99,67 +107,37 @@ func (g *gateway) batches(refuse func(http.ResponseWriter, *http.Request, error)
 	})
 }
 
-// wholeBody returns the body of a call, or answers why there is none.
-func wholeBody(a api, w http.ResponseWriter, r *http.Request, refuse func(http.ResponseWriter, *http.Request, error) bool) (text []byte, ok bool) {
-	text, err := io.ReadAll(r.Body)
-	if refuse(w, r, err) {
-		return nil, false
-	}
-	if err != nil {
-		a.fail(w, r, problem{http.StatusBadRequest, "invalid_body", "the body ends early or is not well-formed"})
-	}
-	return text, err == nil
-}
-
-// decodeObject reads text, which must be one JSON object without fields that into has not.
-func decodeObject(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, more := d.Token(); !errors.Is(more, io.EOF) {
-		return errors.New("there is more after the JSON object")
-	}
-	return nil
-}
-
 // parseBatch returns the batch that text holds, or what is wrong with it.
 func parseBatch(text []byte) (batch, *problem) {
-	var b batch
-	err := decodeObject(text, &b)
+	var in struct {
+		Model   string                          `json:"model"`
+		Prompts [maxPrompts + 1]json.RawMessage `json:"prompts"`
+	}
+	b, err := batch{}, decodeObject(text, &in)
+	if err == nil {
+		b.Model = in.Model
+		b.Prompts, err = listed("prompts", in.Prompts[:])
+	}
 	var wrong string
 	switch n := len(b.Prompts); {
 	case err != nil:
-		return b, &problem{http.StatusBadRequest, "invalid_json", `want {"model": "...", "prompts": ["...", ...]}: ` + batchFault(err)}
+		return b, &problem{http.StatusBadRequest, "invalid_json", `want {"model": "...", "prompts": ["...", ...]}: ` + jsonFault(err)}
 	case b.Model == "":
 		wrong = "model is empty: want the name of a model"
+	case len(b.Model) > maxModel:
+		wrong = fmt.Sprintf("model has %d bytes: want at most %d", len(b.Model), maxModel)
 	case n == 0:
 		wrong = fmt.Sprintf("prompts is empty: want 1 to %d", maxPrompts)
 	case n > maxPrompts:
-		wrong = fmt.Sprintf("prompts has %d entries: want at most %d, send the others in another batch", n, maxPrompts)
+		wrong = fmt.Sprintf("prompts has more than %d entries: send the others in another batch", maxPrompts)
 	default:
 		return b, nil
 	}
 	return b, &problem{http.StatusUnprocessableEntity, "invalid_batch", wrong}
 }
 
-// batchFault says what is wrong with the JSON, without Go's names for it.
-func batchFault(err error) string {
-	kind := (*json.UnmarshalTypeError)(nil)
-	switch {
-	case errors.Is(err, io.EOF):
-		return "the body is empty"
-	case errors.As(err, &kind) && kind.Field != "":
-		return fmt.Sprintf("%s has a value that is a JSON %s", kind.Field, kind.Value)
-	case errors.As(err, &kind):
-		return "the body is a JSON " + kind.Value
-	}
-	return strings.TrimPrefix(err.Error(), "json: ")
-}
-
 // complete makes the call with a body for the call in, of which it is number i.
-func (g *gateway) complete(ctx context.Context, in *http.Request, i int, body []byte) batchResult {
+func (g *gateway) complete(ctx context.Context, in *http.Request, i int, body callBody) batchResult {
 	resp, err := outgoing{g}.RoundTrip(g.completion(ctx, in, body))
 	if err != nil {
 		return g.incomplete(ctx, i, err)
@@ -217,12 +195,14 @@ func errorIn(text []byte) json.RawMessage {
 }
 
 // completion is the call with a body for the call in. It presents what that presents.
-func (g *gateway) completion(ctx context.Context, in *http.Request, body []byte) *http.Request {
+func (g *gateway) completion(ctx context.Context, in *http.Request, body callBody) *http.Request {
 	chat := apis[0]
-	out, err := http.NewRequestWithContext(ctx, http.MethodPost, chat.path, bytes.NewReader(body))
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, chat.path, nil)
 	if err != nil {
 		panic(err) // both are constant
 	}
+	out.ContentLength, out.GetBody = body.size(), body.open
+	out.Body, _ = body.open()
 	out.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {in.UserAgent()}}
 	if key := in.Header.Values("Authorization"); len(key) > 0 {
 		out.Header["Authorization"] = key

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ import (
 
 // batchOf is the body of a batch.
 func batchOf(model string, prompts ...string) string {
-	text, err := json.Marshal(batch{model, prompts})
+	text, err := json.Marshal(map[string]any{"model": model, "prompts": prompts})
 	if err != nil {
 		panic(err) // it is strings only
 	}
@@ -268,7 +269,9 @@ func TestBadBatches(t *testing.T) {
 		{`{"prompts": ["a"]}`, 422, "model is empty: want the name of a model"},
 		{`{"model": "m"}`, 422, "prompts is empty: want 1 to 100"},
 		{`{"model": "m", "prompts": []}`, 422, "prompts is empty: want 1 to 100"},
-		{batchOf("m", make([]string, 101)...), 422, "prompts has 101 entries: want at most 100, send the others in another batch"},
+		{batchOf(strings.Repeat("m", 257), "a"), 422, "model has 257 bytes: want at most 256"},
+		{batchOf("m", make([]string, 101)...), 422, "prompts has more than 100 entries: send the others in another batch"},
+		{`{"` + strings.Repeat("k", 1<<20) + `": 1}`, 400, want + `unknown field "` + strings.Repeat("k", 185)},
 	} {
 		resp, text := a.ask(batchAPI.path, c.body, "Authorization", "Bearer secret-alice")
 		s := requireShape(t, batchAPI.path, resp, text, c.status)
@@ -283,10 +286,42 @@ func TestBadBatches(t *testing.T) {
 	assert.Equal(t, "POST", resp.Header.Get("Allow"))
 	assert.Zero(t, back.model.Stats().Started)
 
-	resp, text = a.ask(batchAPI.path, batchOf("m", make([]string, 100)...), "Authorization", "Bearer secret-alice")
+	resp, text = a.ask(batchAPI.path, batchOf(strings.Repeat("m", 256), make([]string, 100)...), "Authorization", "Bearer secret-alice")
 	assert.Equal(t, 200, resp.StatusCode, text)
 	assert.Equal(t, 100, readBatch(t, resp, text).Succeeded)
 	a.untilZero()
+}
+
+// Of a list that is longer than it may be no more is read, whatever it holds: what parsing
+// takes is bounded by the bytes of the body, and far below the 8 times that the budget is for.
+func TestLongListsAreNotRead(t *testing.T) {
+	for _, entry := range []string{`""`, "null", `"a"`} {
+		list := `["a", "a"` + strings.Repeat(", "+entry, 1<<20) + `, "a"]`
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, p := parseBatch([]byte(`{"model": "m", "prompts": ` + list + `}`))
+		_, q := parseFanout(comboAPI, []byte(`{"targets": `+list+`}`))
+		runtime.ReadMemStats(&after)
+		require.NotNil(t, p)
+		require.NotNil(t, q)
+		assert.Contains(t, p.text, "more than 100 entries")
+		assert.Contains(t, q.text, "more than 16 entries")
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*8*len(list)), entry)
+	}
+}
+
+// A list is what was in it, null an empty text.
+func TestBatchLists(t *testing.T) {
+	for text, want := range map[string][]string{
+		`["a", null, ""]`:               {"a", "", ""},
+		`[null, "a"]`:                   {"", "a"},
+		`["a", "b"], "prompts": ["c"]`:  {"c"},
+		`["a", "b"], "PROMPTS": [null]`: {""},
+		`[]`:                            nil,
+	} {
+		b, _ := parseBatch([]byte(`{"model": "m", "prompts": ` + text + `}`))
+		assert.Equal(t, want, b.Prompts, text)
+	}
 }
 
 // The byte gate stands before it: a batch that is too large is refused in its shape, and

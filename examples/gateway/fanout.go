@@ -32,11 +32,11 @@ const (
 	inTurn     = "round_robin" // each call of a tenant to the same targets begins one further on
 )
 
-// fanout is the body of POST /v1/combo and POST /v1/fusion.
+// fanout is what the body of POST /v1/combo and POST /v1/fusion holds.
 type fanout struct {
-	Targets  []string `json:"targets"` // models
-	Strategy string   `json:"strategy"`
-	Prompt   string   `json:"prompt"`
+	Targets  []string // models
+	Strategy string
+	Prompt   string
 }
 
 // fusionAnswer is what a fusion answers: a result for each target, in their order.
@@ -149,19 +149,31 @@ func (f *fanout) prices(q prompt) []int64 {
 
 // parseFanout returns the fan-out that text holds, or what is wrong with it.
 func parseFanout(a api, text []byte) (fanout, *problem) {
-	var f fanout
-	err := decodeObject(text, &f)
+	var in struct {
+		Targets  [maxTargets + 1]json.RawMessage `json:"targets"`
+		Strategy string                          `json:"strategy"`
+		Prompt   string                          `json:"prompt"`
+	}
+	f, err := fanout{}, decodeObject(text, &in)
+	if err == nil {
+		f.Strategy, f.Prompt = in.Strategy, in.Prompt
+		f.Targets, err = listed("targets", in.Targets[:])
+	}
 	if f.Strategy == "" && a == comboAPI {
 		f.Strategy = byPriority
 	}
 	var wrong string
 	switch n := len(f.Targets); {
 	case err != nil:
-		return f, &problem{http.StatusBadRequest, "invalid_json", `want {"targets": ["...", ...], "prompt": "..."}: ` + batchFault(err)}
-	case n == 0 || n > maxTargets:
-		wrong = fmt.Sprintf("targets has %d entries: want 1 to %d", n, maxTargets)
+		return f, &problem{http.StatusBadRequest, "invalid_json", `want {"targets": ["...", ...], "prompt": "..."}: ` + jsonFault(err)}
+	case n == 0:
+		wrong = fmt.Sprintf("targets is empty: want 1 to %d", maxTargets)
+	case n > maxTargets:
+		wrong = fmt.Sprintf("targets has more than %d entries", maxTargets)
 	case slices.Contains(f.Targets, ""):
 		wrong = "targets has an empty entry: want names of models"
+	case slices.ContainsFunc(f.Targets, func(model string) bool { return len(model) > maxModel }):
+		wrong = fmt.Sprintf("targets has an entry of more than %d bytes: want names of models", maxModel)
 	case a == comboAPI && f.Strategy != byPriority && f.Strategy != inTurn:
 		wrong = fmt.Sprintf("strategy is %.40q: want %s or %s", f.Strategy, byPriority, inTurn)
 	case a == fusionAPI && f.Strategy != "":

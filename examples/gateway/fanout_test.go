@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headgate-go/headgate/core/gate"
+	"github.com/headgate-go/headgate/core/inflight"
 )
 
 // byModel is a back end whose answer is told by the model: "ok..." succeeds, a number is
@@ -116,14 +120,7 @@ lanes: {mode: enforce, virtual_lanes: true, algorithm: fixed, min_limit: 6, init
 	assert.True(t, f.Results[2].Skipped)
 
 	var calls sync.WaitGroup
-	req := a.request("/v1/chat/completions", `{"model": "slow"}`, key...)
-	calls.Go(func() {
-		resp, err := a.client.Do(req)
-		if assert.NoError(t, err) {
-			_, _, err = read(resp)
-			assert.NoError(t, err)
-		}
-	})
+	a.chat(&calls, "slow", a.answered, key...)
 	a.until("half the room is taken", func(status) bool { return a.snapshot().Lanes.InflightCost == 6 })
 	resp, answer = a.ask(fusionAPI.path, fan("", "ok1", "ok2"), key...)
 	require.Equal(t, 200, resp.StatusCode, answer)
@@ -142,12 +139,13 @@ func TestFanoutErrors(t *testing.T) {
 		"":                                      "the body is empty",
 		"[]":                                    "the body is a JSON array",
 		`{"targets": "a"}`:                      "targets has a value that is a JSON string",
-		`{"targets": [], "prompt": "p"}`:        "targets has 0 entries",
+		`{"targets": [], "prompt": "p"}`:        "targets is empty",
 		`{"targets": ["a", ""]}`:                "targets has an empty entry",
 		`{"targets": ["a"], "strategy": "any"}`: "strategy",
 		`{"targets": ["a"], "stream": true}`:    "unknown field",
 		`{"targets": ["a"]} {}`:                 "there is more after the JSON object",
-		fan("priority", make([]string, 17)...):  "targets has 17 entries",
+		fan("priority", make([]string, 17)...):  "targets has more than 16 entries",
+		fan("", "a", strings.Repeat("m", 257)):  "targets has an entry of more than 256 bytes",
 	} {
 		for _, api := range []api{comboAPI, fusionAPI} {
 			resp, answer := a.ask(api.path, body)
@@ -157,4 +155,41 @@ func TestFanoutErrors(t *testing.T) {
 	}
 	resp, answer := a.ask(fusionAPI.path, fan(byPriority, "a"))
 	assert.Equal(t, 422, resp.StatusCode, answer)
+}
+
+// While the calls of a fan-out or a batch wait for their slots, what they hold is less than 8
+// times the bytes of the body, which is what the byte budget is made for: no call has a copy
+// of what all of them send.
+func TestFanoutMemory(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what pools keep, too
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const length = 4 << 20
+	targets := slices.Repeat([]string{"ok"}, maxTargets)
+	for path, c := range map[string]struct {
+		body  string
+		calls int
+	}{
+		fusionAPI.path: {strings.Replace(fan("", targets...), `"p"`, `"`+strings.Repeat("x", length)+`"`, 1), maxTargets},
+		batchAPI.path:  {batchOf("ok", slices.Repeat([]string{strings.Repeat("x", length/maxPrompts)}, maxPrompts)...), maxPrompts},
+	} {
+		next := make(chan struct{})
+		a := start(t, "inflight: {max_inflight: 1, interactive_reserve: 0, queue_timeout: 1m}", "-upstream", byModel(t, next).URL)
+		var calls sync.WaitGroup
+		a.chat(&calls, "slow", a.answered)
+		a.untilLane("other", "the slot is taken", func(l inflight.LaneSnapshot) bool { return l.Inflight == 1 })
+		before := heap()
+		a.beside(&calls, a.request(path, c.body), a.answered)
+		a.untilLane("other", "all wait", func(l inflight.LaneSnapshot) bool { return l.Queued == c.calls })
+		held := heap() - before
+		t.Logf("%s: %.1f times its body", path, float64(held)/float64(len(c.body)))
+		assert.Less(t, held, int64(8*len(c.body)), path)
+		close(next)
+		calls.Wait()
+		a.untilZero()
+	}
 }

@@ -42,7 +42,11 @@ func (a *app) untilLane(model, what string, is func(inflight.LaneSnapshot) bool)
 // chat asks for a chat completion of a model beside the test and hands its end on.
 func (a *app) chat(into *sync.WaitGroup, model string, then func(reply, string), headers ...string) {
 	a.t.Helper()
-	req := a.request(apis[0].path, `{"messages": [{"model": "not-this"}], "model": "`+model+`"}`, headers...)
+	a.beside(into, a.request(apis[0].path, `{"messages": [{"model": "not-this"}], "model": "`+model+`"}`, headers...), then)
+}
+
+// beside makes a call beside the test and hands its end on.
+func (a *app) beside(into *sync.WaitGroup, req *http.Request, then func(reply, string)) {
 	into.Go(func() {
 		resp, err := a.client.Do(req)
 		if err != nil {

@@ -179,14 +179,7 @@ func (a *app) slowCall(path, body string, chunked bool, next chan<- struct{}) (c
 		req.Body, req.ContentLength = io.NopCloser(strings.NewReader(body)), -1
 	}
 	var calls sync.WaitGroup
-	calls.Go(func() {
-		resp, err := a.client.Do(req)
-		if assert.NoError(a.t, err) {
-			head, answer, err := read(resp)
-			assert.NoError(a.t, err)
-			assert.Equal(a.t, 200, head.StatusCode, answer)
-		}
-	})
+	a.beside(&calls, req, a.answered)
 	a.until("it is in the lane", func(status) bool { return a.snapshot().Lanes.Inflight == 1 })
 	cost = a.snapshot().Lanes.InflightCost
 	close(next)
@@ -244,7 +237,16 @@ func TestBatchLeavesRoom(t *testing.T) {
 	var o outbound
 	for want, c := range map[int64][2]int{maxPrompts: {0, 1}, 7: {8, 1}, 1: {1, 5}} {
 		o.Mode, o.MaxInflight, o.InteractiveReserve = gate.Enforce, c[0], c[1]
-		assert.Equal(t, want, o.atOnce())
+		assert.Equal(t, want, o.atOnce("http://b", "m"))
+	}
+	// A model with bounds of its own goes by them.
+	o.MaxInflight, o.InteractiveReserve, o.Models = 8, 1, []string{"wide", "narrow", "free"}
+	n := func(n int) *int { return &n }
+	o.Lanes = map[string]inflight.Override{
+		"http://b|wide": {MaxInflight: n(40)}, "http://b|narrow": {MaxInflight: n(4), InteractiveReserve: n(2)}, "http://b|free": {MaxInflight: n(0)},
+	}
+	for model, want := range map[string]int64{"wide": 39, "narrow": 2, "free": maxPrompts, "unknown": 7} {
+		assert.Equal(t, want, o.atOnce("http://b", model), model)
 	}
 }
 
@@ -269,7 +271,15 @@ lanes: {mode: enforce, virtual_lanes: true, algorithm: fixed, min_limit: 6, init
 func TestPriceIsThatOfTheBody(t *testing.T) {
 	for _, text := range []string{"", "p", "\x00\xff\"\\\u2028<>&\n", strings.Repeat("<", 16<<10)} {
 		for _, model := range []string{"m", "\"<\u00e4\xff", strings.Repeat("m", 16<<10)} {
-			body := newPrompt(text).to(model)
+			sent := newPrompt(text).to(model)
+			var body []byte
+			for range 2 { // it can be sent again
+				r, err := sent.open()
+				require.NoError(t, err)
+				body, err = io.ReadAll(r)
+				require.NoError(t, err)
+				require.EqualValues(t, len(body), sent.size())
+			}
 			want := lanes.Price(lanes.Features{Bytes: int64(len(body)), Messages: 1})
 			assert.Equal(t, want, newPrompt(text).price(model))
 			var call struct {
@@ -310,7 +320,10 @@ lanes: {mode: enforce, virtual_lanes: true, algorithm: fixed, min_limit: 6, init
 	for _, c := range conns {
 		c.reset()
 	}
-	a.until("all have left", func(status) bool { return a.snapshot().Lanes.QueuedCount == 0 })
+	a.until("all have left", func(status) bool { // each is counted a moment after it has left the queue
+		s := a.snapshot().Lanes
+		return s.QueuedCount == 0 && s.Canceled == 10
+	})
 	s := a.snapshot().Lanes
 	assert.Equal(t, []int64{10, 0, 6}, []int64{s.Canceled, s.Sheds, s.InflightCost})
 	close(next)
@@ -328,38 +341,28 @@ func TestBatchWaitsAsBulk(t *testing.T) {
 lanes: {mode: enforce, virtual_lanes: true, algorithm: fixed, min_limit: 6, initial_limit: 12, max_limit: 1000, max_wait: 30s}
 `, "-upstream", back.URL)
 	var calls sync.WaitGroup
-	var mu sync.Mutex
-	var order []string
-	send := func(what, path, body, key string) {
-		req := a.request(path, body, "Authorization", "Bearer "+key)
-		calls.Go(func() {
-			resp, err := a.client.Do(req)
-			if assert.NoError(t, err) {
-				head, answer, err := read(resp)
-				assert.NoError(t, err)
-				assert.Equal(t, 200, head.StatusCode, answer)
-				mu.Lock()
-				defer mu.Unlock()
-				order = append(order, what)
-			}
-		})
+	send := func(path, body, key string) {
+		a.beside(&calls, a.request(path, body, "Authorization", "Bearer "+key), a.answered)
 	}
-	lane := func(what string, inflight int64, queued int) {
+	lane := func(what string, inflight, cost int64, queued int) {
 		t.Helper()
 		a.until(what, func(status) bool {
 			s := a.snapshot().Lanes
-			return s.Inflight == inflight && s.QueuedCount == queued
+			return s.Inflight == inflight && s.InflightCost == cost && s.QueuedCount == queued
 		})
 	}
-	send("first", fusionAPI.path, strings.Replace(fan("", "slow"), `"p"`, `"`+strings.Repeat("x", 90<<10)+`"`, 1), "secret-alice") // 11
-	lane("nothing fits beside it", 1, 0)
-	send("batch", batchAPI.path, batchOf("ok", make([]string, 50)...), "secret-alice")
-	lane("the batch waits", 1, 1)
-	send("call", apis[0].path, `{"model": "ok"}`, "secret-batch")
-	lane("the call waits", 1, 2)
+	send(fusionAPI.path, strings.Replace(fan("", "slow"), `"p"`, `"`+strings.Repeat("x", 90<<10)+`"`, 1), "secret-alice")
+	lane("nothing fits beside it", 1, 11, 0)
+	send(batchAPI.path, batchOf("slow", make([]string, 50)...), "secret-alice")
+	lane("the batch waits", 1, 11, 1)
+	send(apis[0].path, `{"model": "slow"}`, "secret-batch")
+	lane("the call waits", 1, 11, 2)
+	next <- struct{}{}
+	lane("the call is next", 1, 6, 1)
+	next <- struct{}{}
+	lane("the batch runs alone", 1, 12, 0)
 	close(next)
 	calls.Wait()
-	assert.Equal(t, []string{"call", "batch"}, order[len(order)-2:], "%v", order)
 	back.done(52)
 	a.untilZero()
 }

@@ -26,15 +26,7 @@ lanes: {mode: enforce, virtual_lanes: true, algorithm: fixed, min_limit: 6, init
 			a := start(t, text, "-upstream", back.URL, flag)
 			var calls sync.WaitGroup
 			send := func(key string) {
-				req := a.request("/v1/chat/completions", "{}", "Authorization", "Bearer "+key)
-				calls.Go(func() {
-					resp, err := a.client.Do(req)
-					if assert.NoError(t, err) {
-						head, answer, err := read(resp)
-						assert.NoError(t, err)
-						assert.Equal(t, 200, head.StatusCode, answer)
-					}
-				})
+				a.beside(&calls, a.request("/v1/chat/completions", "{}", "Authorization", "Bearer "+key), a.answered)
 			}
 			lanes := func(what string, inflight int64, queued int) {
 				t.Helper()

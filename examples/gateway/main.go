@@ -117,7 +117,7 @@ type gateway struct {
 	client      atomic.Pointer[http.RoundTripper] // to the back end; see limitCalls
 	turns       turns                             // of the combos that take turns
 	unreachable seldom
-	atOnce      atomic.Int64 // calls of a batch
+	outbound    atomic.Pointer[outbound] // never nil
 
 	monitorKey atomic.Pointer[string] // never nil; "" = nobody
 	monitor    *monitor.Handler       // nil = bare, as is registry
@@ -179,7 +179,7 @@ func (g *gateway) applyOwn(c config) {
 	g.level.Set(c.LogLevel)
 	g.drain.Store(int64(c.DrainTimeout))
 	g.monitorKey.Store(&c.MonitorKey)
-	g.atOnce.Store(c.Inflight.atOnce())
+	g.outbound.Store(&c.Inflight)
 	list := newRoster(c.Tenants)
 	if before := g.tenants.Swap(&list); before == nil || len(*before) != len(list) {
 		g.log.Info("tenants that may call the APIs, 0 = everybody may", "tenants", len(list))

@@ -1,5 +1,5 @@
-// Storm plays the same load against the same app without headgate and with it, and,
-// where so is asked, with other libraries in its place. It prints what became of every
+// Command storm plays the same load against the same app without headgate, with it, or with
+// other libraries in its place. It prints what became of every
 // request, of the bytes and of the memory.
 //
 //	go run ./storm -scenario bodies -report report.html

@@ -1,13 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,19 +20,7 @@ func TestRetryStorm(t *testing.T) {
 	}
 	// Three service times must be longer than a busy machine may stall.
 	const service = 600 * time.Millisecond
-	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	var told, table bytes.Buffer
-	o, err := parse([]string{"-duration", "6s", "-report", filepath.Join(dir, "report.html")}, io.Discard)
-	require.NoError(t, err)
-	storms, err := playScenarios(ctx, o, []scenario{retryAt(service)}, os.Environ(), progress{to: &told}, nil)
-	require.NoError(t, err, told.String())
-	require.NoError(t, publish(o, storms, &table))
-	t.Logf("\n%s", &table)
-
-	s := storms[0]
-	require.Len(t, s.results, 2)
+	s, _ := playLive(t, retryAt(service), "-duration", "6s")
 	bare, with := summarise(s.results[0]), summarise(s.results[1])
 	for _, w := range []row{bare, with} {
 		assert.Equal(t, 55, w.total, w.name)
@@ -52,23 +34,13 @@ func TestRetryStorm(t *testing.T) {
 	assert.GreaterOrEqual(t, with.back.ratio(), 0.99, "nothing is left out of the count")
 	assert.LessOrEqual(t, with.back.did.MaxConcurrent, retryCapacity)
 	assert.LessOrEqual(t, with.chat.p90, 3*service, "the bar is 1.5 on a quiet machine")
-	queued := 0.0
-	for _, p := range s.results[1].samples.waiting {
-		queued = max(queued, p.V)
-	}
-	assert.Greater(t, queued, 30.0, "the others wait in the queue")
+	assert.Greater(t, mostWaiting(s.results[1]), 30.0, "the others wait in the queue")
 
 	assert.Less(t, bare.answered, bare.total/2)
 	assert.Equal(t, "upstream_timeout", first(bare.failed()), bare.failed())
 	assert.Greater(t, bare.back.ratio(), 1.5)
 	assert.Greater(t, bare.back.did.MaxConcurrent, 4*retryCapacity)
 	assert.Positive(t, bare.back.retries(0))
-
-	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
-	require.NoError(t, err)
-	var r results
-	require.NoError(t, json.Unmarshal(text, &r))
-	assert.Equal(t, *newResults(o, storms), r, "nothing is lost on the way to the file")
 }
 
 // first is the most frequent.
@@ -81,13 +53,7 @@ func first(c counts) string {
 // they mean is said for each.
 func TestReportOfCalls(t *testing.T) {
 	r := newReport(options{seed: 1, against: "chi"}, []*storm{exampleStorms()[1], exampleRetry()})
-	for i := range r.Sections {
-		r.Sections[i].Setting = "Each app: as an example"
-	}
-	var b bytes.Buffer
-	require.NoError(t, r.writeTable(&b))
-	_, text, found := strings.Cut(b.String(), "Scenario calls; 45 requests, seed 1\n")
-	require.True(t, found, b.String())
+	text := tableOf(t, r, "Scenario calls; 45 requests, seed 1")
 	assert.True(t, strings.HasPrefix(text, `Each app: as an example
 
 app   answered  failed                                                         upstream work / ideal   most at once  retries  chat p50 wait  chat p90 wait  p99    end

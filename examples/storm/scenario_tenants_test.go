@@ -2,12 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
-	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,19 +28,7 @@ func TestTenantStorm(t *testing.T) {
 		service = 800 * time.Millisecond
 		many    = 160
 	)
-	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	var told, table bytes.Buffer
-	o, err := parse([]string{"-scenario", "tenants", "-report", filepath.Join(dir, "report.html")}, io.Discard)
-	require.NoError(t, err)
-	storms, err := playScenarios(ctx, o, []scenario{tenantStormAt(service, many)}, os.Environ(), progress{to: &told}, nil)
-	require.NoError(t, err, told.String())
-	require.NoError(t, publish(o, storms, &table))
-	t.Logf("\n%s", &table)
-
-	s := storms[0]
-	require.Len(t, s.results, 2)
+	s, written := playLive(t, tenantStormAt(service, many), "-scenario", "tenants")
 	off, with := summarise(s.results[0]), summarise(s.results[1])
 	assert.Equal(t, []string{"lanes off", "headgate"}, []string{off.name, with.name})
 	for _, w := range []row{off, with} {
@@ -57,23 +41,13 @@ func TestTenantStorm(t *testing.T) {
 	}
 	assert.LessOrEqual(t, with.chat.max, 4*service, "ceil(21/8) + 1")
 	assert.LessOrEqual(t, with.back.did.MaxConcurrent, tenantsCapacity)
-	queued := 0.0
-	for _, p := range s.results[1].samples.waiting {
-		queued = max(queued, p.V)
-	}
-	assert.Greater(t, queued, 100.0, "the flood waits in its lane")
+	assert.Greater(t, mostWaiting(s.results[1]), 100.0, "the flood waits in its lane")
 
 	waits := chatWaits(s.results[0].outcomes, service)
 	assert.Greater(t, waits[0], 3*4*service, "each of the twenty stands behind the flood")
 	assert.Greater(t, off.back.did.MaxConcurrent, 100, "and it waits in the back end")
 	assert.Empty(t, s.results[0].samples.waiting)
-
-	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
-	require.NoError(t, err)
-	var r results
-	require.NoError(t, json.Unmarshal(text, &r))
-	assert.Equal(t, *newResults(o, storms), r, "nothing is lost on the way to the file")
-	assert.Equal(t, with.flood.max.Seconds(), r.Scenarios[0].Apps[1].FloodLatency.MaxS)
+	assert.Equal(t, with.flood.max.Seconds(), written.Scenarios[0].Apps[1].FloodLatency.MaxS)
 }
 
 // The same flood and twenty others with a key of their own each whatever the seed, and the
@@ -135,13 +109,7 @@ func TestLanesOffInPlaceOfBare(t *testing.T) {
 // The table and the charts of a flood, of made-up results.
 func TestReportOfFlood(t *testing.T) {
 	r := newReport(options{seed: 1}, []*storm{exampleRetry(), exampleFlood()})
-	for i := range r.Sections {
-		r.Sections[i].Setting = "Each app: as an example"
-	}
-	var b bytes.Buffer
-	require.NoError(t, r.writeTable(&b))
-	_, text, found := strings.Cut(b.String(), "Scenario flood; 1020 requests, seed 1\n")
-	require.True(t, found, b.String())
+	text := tableOf(t, r, "Scenario flood; 1020 requests, seed 1")
 	assert.True(t, strings.HasPrefix(text, `Each app: as an example
 
 app        answered      refused or failed      others' p50 wait  others' longest wait  in service times  flood's last  most at once  end

@@ -118,12 +118,14 @@ func drawTenants(seed uint64, laws []window, length time.Duration) (calls []call
 	return calls, demand
 }
 
-// traceLanes are the lanes of a row: off, or with a fixed limit and room for all calls.
+// traceLanes are the lanes of a row: off, or with a fixed limit, room for all calls, and a lane
+// for each tenant.
 func traceLanes(mode gate.Mode, slots, calls int) lanes.Config {
 	c := lanes.DefaultConfig()
 	c.Mode, c.VirtualLanes, c.Algorithm = mode, true, lanes.Fixed
 	c.MinLimit, c.InitialLimit, c.MaxLimit = 1, slots, max(slots, c.MaxLimit)
 	c.MaxQueueCount, c.MaxQueueCost, c.MaxWait = calls, calls, traceWait
+	c.MaxLanes = max(calls, c.MaxLanes)
 	return c
 }
 

@@ -319,3 +319,18 @@ func fifty(rate float64) string {
 	}
 	return text
 }
+
+// However many tenants a trace has, none of them shares a lane: with the default of 1,000 lanes
+// those beyond it would have the share of one.
+func TestTraceTenantsHaveLanes(t *testing.T) {
+	const tenants = 1200
+	ln, err := lanes.New(traceLanes(gate.Enforce, tenants, tenants))
+	require.NoError(t, err)
+	defer ln.Close()
+	for i := range tenants {
+		lease, err := ln.Acquire(t.Context(), gate.Request{Flow: fmt.Sprint(i), Cost: 1})
+		require.NoError(t, err)
+		defer lease.Release()
+	}
+	assert.Zero(t, ln.Snapshot().Overflowed)
+}
