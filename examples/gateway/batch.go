@@ -149,6 +149,11 @@ func (g *gateway) complete(ctx context.Context, in *http.Request, i int, body ca
 		return g.incomplete(ctx, i, err)
 	case len(text) > maxAnswer:
 		return failedPrompt(i, problem{http.StatusBadGateway, "answer_too_large", fmt.Sprintf("the upstream's answer has more than %d bytes", maxAnswer)})
+	}
+	if err := g.keep(in, len(text)); err != nil {
+		return g.incomplete(ctx, i, err)
+	}
+	switch {
 	case resp.StatusCode == http.StatusOK && json.Valid(text):
 		return batchResult{Index: i, Status: resp.StatusCode, Response: text}
 	}
@@ -159,6 +164,16 @@ func (g *gateway) complete(ctx context.Context, in *http.Request, i int, body ca
 		return batchResult{Index: i, Status: resp.StatusCode, Error: says.Error}
 	}
 	return failedPrompt(i, problem{http.StatusBadGateway, "upstream_answer", fmt.Sprintf("the upstream's answer is no chat completion, its status is %d", resp.StatusCode)})
+}
+
+// keep pays for n bytes of an answer that wait for the others of the call in: they are memory
+// as its body is, and come back with it. The error says that there is no room for them.
+func (g *gateway) keep(in *http.Request, n int) error {
+	if g.hg == nil {
+		return nil
+	}
+	lease, _ := gate.LeaseOf(in.Context(), g.hg.Bytes)
+	return lease.Grow(int64(n))
 }
 
 // incomplete is what a prompt gets that has no answer.

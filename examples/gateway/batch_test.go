@@ -395,3 +395,36 @@ func TestBatchIsTriedAgain(t *testing.T) {
 	back.done(6)
 	a.untilZero()
 }
+
+// The answers that a batch keeps are paid for out of the byte budget, so that many large ones
+// cannot fill the memory: what finds no room is refused in its place, and all of it comes back.
+func TestKeptAnswersAreCharged(t *testing.T) {
+	const prompts = 20
+	for _, flag := range everyFramework() {
+		t.Run(flag, func(t *testing.T) {
+			var most atomic.Int64
+			var a *app
+			back := listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if n := a.status()["inflight_bytes"]; n > most.Load() {
+					most.Store(n)
+				}
+				_, _ = io.WriteString(w, `"`+strings.Repeat("x", 900<<10)+`"`)
+			}))
+			a = start(t, smallBudget+"\ninflight: {max_inflight: 2, interactive_reserve: 0, queue_timeout: 1m}", "-upstream", back.URL, flag)
+			resp, text := a.ask(batchAPI.path, batchOf("m", make([]string, prompts)...))
+			require.Equal(t, http.StatusOK, resp.StatusCode, text)
+			var answer batchAnswer
+			require.NoError(t, json.Unmarshal([]byte(text), &answer))
+			assert.Equal(t, 9, answer.Succeeded, "as many as 8 MiB hold")
+			for _, r := range answer.Results {
+				if r.Status != http.StatusOK {
+					assert.Equal(t, http.StatusServiceUnavailable, r.Status)
+					assert.Equal(t, gate.AdmissionBusy, r.Reason)
+				}
+			}
+			assert.LessOrEqual(t, most.Load(), int64(8*mib))
+			assert.Greater(t, most.Load(), int64(7*mib))
+			a.untilZero()
+		})
+	}
+}
