@@ -32,16 +32,20 @@ func Heartbeat(c echo.Context, every time.Duration, next func() error) error {
 	h := gatehttp.Heartbeat(under, c.Request(), every)
 	res.Writer = h
 	defer func() {
-		h.Close()
+		if h.Stop() {
+			res.Committed = true // whoever comes next must not begin another answer
+		}
+		h.Cut() // does nothing after Close
 		res.Writer = under
 	}()
 	err := next()
-	if !h.Stop() {
-		return err
-	}
-	if err != nil {
+	if h.Stop() && err != nil {
 		c.Error(answerable(c, err))
+		if !res.Committed {
+			return nil // nobody has answered it: Cut tells
+		}
+		err = nil
 	}
-	res.Committed = true // whoever comes next must not begin another answer
-	return nil
+	h.Close()
+	return err
 }

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/assert"
 
 	echogate "github.com/headgate-go/headgate/adapters/echo"
@@ -47,4 +49,43 @@ func TestHeartbeatInTime(t *testing.T) {
 	assert.False(t, c.Response().Committed)
 	assert.Same(t, w, c.Response().Writer)
 	assert.Equal(t, "a", w.Header().Get("X-A"))
+}
+
+// An error that the app's handler leaves unanswered is told all the same.
+func TestHeartbeatUnanswered(t *testing.T) {
+	w := httptest.NewRecorder()
+	synctest.Test(t, func(t *testing.T) {
+		e := echo.New()
+		e.HTTPErrorHandler = func(error, echo.Context) {}
+		e.GET("/", func(c echo.Context) error {
+			err := echogate.Heartbeat(c, time.Second, func() error {
+				time.Sleep(1500 * time.Millisecond)
+				return errors.New("boom")
+			})
+			assert.True(t, c.Response().Committed)
+			return err
+		})
+		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	})
+	assert.Equal(t, ": queued\nevent: error\ndata: \n\n", w.Body.String())
+}
+
+// A panic after a comment adds no answer of Echo's to the stream, whose client is told that
+// nothing comes.
+func TestHeartbeatPanics(t *testing.T) {
+	w := httptest.NewRecorder()
+	synctest.Test(t, func(t *testing.T) {
+		e := echo.New()
+		e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err }}))
+		e.GET("/", func(c echo.Context) error {
+			defer func() { assert.Same(t, w, c.Response().Writer) }()
+			return echogate.Heartbeat(c, time.Second, func() error {
+				time.Sleep(1500 * time.Millisecond)
+				panic("boom")
+			})
+		})
+		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	})
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, ": queued\nevent: error\ndata: \n\n", w.Body.String())
 }

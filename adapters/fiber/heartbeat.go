@@ -22,7 +22,8 @@ import (
 //
 // The error is that of wait. wait must not write to w, which is the caller's again
 // afterwards. every <= 0 sends no comment, and the first that cannot be sent is the last. A
-// panic of wait passes through.
+// panic of wait passes through. The server's WriteTimeout is of the whole answer here, the
+// wait included; comments do not move it.
 func Heartbeat(w *bufio.Writer, every time.Duration, wait func() error) error {
 	if every <= 0 {
 		return wait()
@@ -36,7 +37,7 @@ func Heartbeat(w *bufio.Writer, every time.Duration, wait func() error) error {
 		if over {
 			return
 		}
-		_, err := w.WriteString(": queued\n\n")
+		_, err := w.WriteString(": queued\n") // see gatehttp: no empty line
 		if err == nil {
 			err = w.Flush()
 		}

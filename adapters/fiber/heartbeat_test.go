@@ -26,7 +26,7 @@ func TestHeartbeat(t *testing.T) {
 			}))
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			assert.Equal(t, strings.Repeat(": queued\n\n", want), sent.String(), every)
+			assert.Equal(t, strings.Repeat(": queued\n", want), sent.String(), every)
 		}
 	})
 }

@@ -1,7 +1,9 @@
 package gingate
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -37,9 +39,13 @@ func Heartbeat(c *gin.Context, every time.Duration, next func()) {
 		if !w.heart.Stop() && !w.wrote {
 			under.WriteHeader(w.status) // Gin sends it in the end
 		}
-		w.heart.Close()
+		w.heart.Cut() // does nothing after Close
 	}()
 	next()
+	if w.heart.Stop() {
+		w.WriteHeaderNow() // as Gin does in the end
+	}
+	w.heart.Close()
 }
 
 // beating is Gin's writer above a heart: the handler's status and size are its own, while
@@ -86,6 +92,15 @@ func (w *beating) WriteString(s string) (int, error) {
 	n, err := io.WriteString(w.heart, s)
 	w.size += n
 	return n, err
+}
+
+// Hijack ends the comments, and has the answer be over, as Gin's own does.
+func (w *beating) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.heart.Hijack()
+	if err == nil {
+		w.wrote, w.size = true, max(w.size, 0)
+	}
+	return conn, rw, err
 }
 
 func (w *beating) Flush() {

@@ -2,9 +2,12 @@ package gingate_test
 
 import (
 	"io"
+	stdlog "log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -72,4 +75,61 @@ func TestHeartbeatInTime(t *testing.T) {
 		}
 		assert.Equal(t, got[0], got[1], name)
 	}
+}
+
+// After a comment a status alone is told too, as Gin sends it in the end, and so is a panic.
+func TestHeartbeatLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler gin.HandlerFunc
+		want    string
+	}{
+		"nothing":       {func(*gin.Context) {}, ""},
+		"a status":      {func(c *gin.Context) { c.Status(http.StatusBadGateway) }, "event: error\ndata: \n\n"},
+		"a good status": {func(c *gin.Context) { c.Status(http.StatusNoContent) }, ""},
+		"a panic":       {func(*gin.Context) { panic("boom") }, "event: error\ndata: \n\n"},
+	} {
+		w := httptest.NewRecorder()
+		synctest.Test(t, func(*testing.T) {
+			engine := gin.New()
+			engine.Use(gin.RecoveryWithWriter(io.Discard))
+			engine.GET("/", func(g *gin.Context) {
+				gingate.Heartbeat(g, time.Second, func() {
+					time.Sleep(1500 * time.Millisecond)
+					c.handler(g)
+				})
+			})
+			engine.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		})
+		assert.Equal(t, http.StatusOK, w.Code, name)
+		assert.Equal(t, ": queued\n"+c.want, w.Body.String(), name)
+	}
+}
+
+// Who takes the connection over gets no comments into it.
+func TestHeartbeatIsHijacked(t *testing.T) {
+	engine, taken := gin.New(), make(chan struct{})
+	engine.GET("/", func(c *gin.Context) {
+		gingate.Heartbeat(c, time.Millisecond, func() {
+			conn, _, err := c.Writer.Hijack()
+			if assert.NoError(t, err) {
+				assert.True(t, c.Writer.Written())
+				time.Sleep(20 * time.Millisecond) // on the socket's clock: a comment would be logged
+				_, _ = io.WriteString(conn, "HTTP/1.0 204 No Content\r\n\r\n")
+				_ = conn.Close()
+			}
+		})
+		close(taken)
+	})
+	var log strings.Builder
+	srv := httptest.NewUnstartedServer(engine)
+	srv.Config.ErrorLog = stdlog.New(&log, "", 0)
+	srv.Start()
+	resp, err := srv.Client().Get(srv.URL)
+	if assert.NoError(t, err) {
+		assert.Equal(t, http.StatusNoContent, resp.StatusCode)
+		assert.NoError(t, resp.Body.Close())
+	}
+	<-taken
+	srv.Close()
+	assert.Empty(t, log.String())
 }

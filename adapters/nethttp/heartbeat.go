@@ -26,6 +26,7 @@ import (
 // a panic of next passes through.
 func Heartbeat(w http.ResponseWriter, r *http.Request, every time.Duration, next func(w http.ResponseWriter)) {
 	h := gatehttp.Heartbeat(w, r, every)
-	defer h.Close()
+	defer h.Cut() // does nothing after Close
 	next(h)
+	h.Close()
 }

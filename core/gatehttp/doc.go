@@ -1,7 +1,7 @@
 // Package gatehttp is the half of an adapter that every framework over net/http
-// shares: how a request is put to a gate, handed on under its lease, and refused so
-// that its client reads why. Adapters are written with it; an app uses the adapter of
-// its framework and never this package.
+// shares. It is all that lies between a request and the gate: asking, handing on
+// under the lease, refusing so that the client reads why. Adapters are written with
+// it; an app uses the adapter of its framework and never this package.
 //
 // A middleware is five steps, and what is left to the framework is where its
 // context comes from and how it writes an answer:

@@ -1,10 +1,13 @@
 package gatehttp
 
 import (
+	"bufio"
 	"io"
 	"maps"
 	"mime"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -14,12 +17,14 @@ import (
 type Heart struct {
 	w     http.ResponseWriter
 	every time.Duration
-	body  *source // nil = not one of ours
+	write time.Duration // the server's WriteTimeout, 0 = none
+	body  *source       // nil = not one of ours
 
 	mu     sync.Mutex  // held while w is written to: whoever waits for it could not write either
 	timer  *time.Timer // nil = it does not beat
 	header http.Header // the handler's: w's own is the beats' until the handler answers
 	over   bool        // no beat any more
+	closed bool        // nothing is written any more
 	begun  bool        // the head was sent by a beat
 	said   bool        // the handler has begun to answer
 	as     *lines      // nil = what the handler writes goes out as it is
@@ -34,19 +39,31 @@ type Heart struct {
 // the client, as far as that is possible: an event stream goes on in the one that has begun;
 // any other answer is put into the data of one event, which is named "error" where its
 // status is 400 or above. Without a comment the answer is the handler's own, unchanged.
+// A Content-Encoding that the handler sets after a comment cannot be told any more: such an
+// answer is left out, and an event named "error" says so.
+//
+// Clients of LLM APIs overlook an error whose form they do not know: a refusal that is to be seen
+// by them has the Format that they read.
+//
+// The wait is not taken from the server's WriteTimeout: each comment starts it anew, and it
+// runs from when the next one is due. every may be longer than it.
 //
 // On HTTP/1 there is no comment before the request's body is read to its end: net/http would
 // take what is unread from the handler. Nobody knows that of a body that no middleware of this
 // kind has handed out: such a one must have been read before.
 //
-// The handler must call Close, in a defer, and must not use w itself before. w must be able to
-// flush. Not for upgrades, and not for HEAD.
+// The handler must call Close when it has answered, and Cut in a defer, and must not use w
+// itself before. w must be able to flush. HEAD gets no comments. Not for upgrades.
 func Heartbeat(w http.ResponseWriter, r *http.Request, every time.Duration) *Heart {
 	h := &Heart{w: w, every: every, body: bodyOf(r), header: w.Header().Clone()}
 	if h.header == nil {
 		h.header = http.Header{}
 	}
-	if every > 0 {
+	if every > 0 && r.Method != http.MethodHead {
+		_, h.write = timeouts(r)
+		if r.ProtoMajor == 2 { // there, a deadline that passes ends the stream before the comment
+			h.extend()
+		}
 		h.mu.Lock() // beat reads timer
 		h.timer = time.AfterFunc(every, h.beat)
 		h.mu.Unlock()
@@ -65,6 +82,7 @@ func (h *Heart) beat() {
 		h.timer.Reset(h.every)
 		return
 	}
+	h.extend()
 	if !h.begun {
 		h.begun = true
 		to := h.w.Header()
@@ -73,7 +91,7 @@ func (h *Heart) beat() {
 		to.Set("Cache-Control", "no-store")
 		h.w.WriteHeader(http.StatusOK)
 	}
-	_, err := io.WriteString(h.w, ": queued\n\n")
+	_, err := io.WriteString(h.w, comment)
 	if err == nil {
 		err = http.NewResponseController(h.w).Flush()
 	}
@@ -84,7 +102,19 @@ func (h *Heart) beat() {
 	h.timer.Reset(h.every)
 }
 
-const eventStream = "text/event-stream"
+// extend moves the write deadline for the next comment, or for the answer if that comes first.
+func (h *Heart) extend() {
+	if h.write > 0 {
+		_ = http.NewResponseController(h.w).SetWriteDeadline(time.Now().Add(h.every + h.write)) // a writer without deadlines loses none
+	}
+}
+
+const (
+	eventStream = "text/event-stream"
+	// comment has no empty line behind it: clients of LLM APIs have taken one for an event
+	// without data, and failed.
+	comment = ": queued\n"
+)
 
 // Stop ends the comments and reports whether there has been one, which has sent the head of
 // the answer.
@@ -111,7 +141,12 @@ func (h *Heart) answerLocked(status int) {
 	switch {
 	case interim && h.begun:
 		return
-	case interim, h.said && !h.begun: // the second time is for the server to complain about
+	case interim && !h.said:
+		before := h.w.Header().Clone() // a comment may follow
+		h.sendLocked(status)
+		h.copyLocked(before)
+		return
+	case h.said && !h.begun: // the second time is for the server to complain about
 		h.sendLocked(status)
 		return
 	case h.said:
@@ -124,22 +159,44 @@ func (h *Heart) answerLocked(status int) {
 		return
 	}
 	t, _, _ := mime.ParseMediaType(h.header.Get("Content-Type"))
-	if status >= 300 || t != eventStream {
+	switch coding := h.header.Get("Content-Encoding"); {
+	case coding != "" && coding != h.w.Header().Get("Content-Encoding"):
+		h.as = &lines{failed: true, dropped: true}
+	case status >= 300 || t != eventStream:
 		h.as = &lines{failed: status >= 400}
 	}
 }
 
 // sendLocked sends a head with the handler's header.
 func (h *Heart) sendLocked(status int) {
-	h.copyLocked()
+	h.copyLocked(h.header)
 	h.w.WriteHeader(status)
 }
 
-// copyLocked makes w's header the handler's.
-func (h *Heart) copyLocked() {
+// copyLocked makes w's header what header is.
+func (h *Heart) copyLocked(header http.Header) {
 	to := h.w.Header()
-	maps.DeleteFunc(to, func(name string, _ []string) bool { return h.header[name] == nil })
-	maps.Copy(to, h.header)
+	maps.DeleteFunc(to, func(name string, _ []string) bool { return header[name] == nil })
+	maps.Copy(to, header)
+}
+
+// trailersLocked passes on those that the handler has set. The rest of the header has been
+// sent, and writers around the server's may have changed it for that.
+func (h *Heart) trailersLocked() {
+	to := h.w.Header()
+	for name, v := range h.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			to[name] = v
+		}
+	}
+	for _, list := range h.header["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if v := h.header[name]; v != nil {
+				to[name] = v
+			}
+		}
+	}
 }
 
 // Write writes a part of the answer's body and ends the comments.
@@ -171,22 +228,53 @@ func (h *Heart) FlushError() error {
 // Flush is FlushError for callers that know no error.
 func (h *Heart) Flush() { _ = h.FlushError() }
 
+// Hijack takes the connection over from the server, as [http.Hijacker] says, and ends the
+// comments: the end of a request whose client has left. Where it fails they go on.
+func (h *Heart) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	conn, rw, err := http.NewResponseController(h.w).Hijack()
+	if err == nil {
+		h.stopLocked()
+		h.closed = true
+	}
+	return conn, rw, err
+}
+
 // Unwrap is for [http.ResponseController].
 func (h *Heart) Unwrap() http.ResponseWriter { return h.w }
 
 // Close ends the comments, and the event that holds an answer of another kind. After it
 // nothing touches w. Calling it again does nothing.
-func (h *Heart) Close() {
+func (h *Heart) Close() { h.close(true) }
+
+// Cut is Close for a handler that panics: an event is left open then, so that no client takes
+// it for whole, and after comments alone one that is named "error" tells that there is no answer.
+// It does nothing after Close.
+func (h *Heart) Cut() { h.close(false) }
+
+func (h *Heart) close(whole bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopLocked()
-	if !h.begun {
-		h.copyLocked() // trailers, and what nobody has written a head for
+	if h.closed {
 		return
 	}
-	if h.as != nil {
-		_, _ = h.w.Write(h.as.end()) // a client that has left cannot be told
-		h.as = nil
+	h.closed = true
+	if !h.said && !h.begun {
+		h.copyLocked(h.header) // nobody has written a head
+		return
+	}
+	h.trailersLocked()
+	var end []byte
+	switch {
+	case whole && h.as != nil:
+		end = h.as.end()
+	case !whole && !h.said:
+		end = (&lines{failed: true}).end()
+	}
+	if len(end) > 0 {
+		_, _ = h.w.Write(end) // a client that has left cannot be told
 	}
 }
 
@@ -199,15 +287,19 @@ func (h *Heart) stopLocked() {
 
 // lines puts text into the data of one server-sent event, piece by piece.
 type lines struct {
-	failed bool
-	begun  bool
-	cr     bool // the last byte was a carriage return
-	buf    []byte
+	failed  bool
+	dropped bool // the text cannot be read by the client
+	begun   bool
+	cr      bool // the last byte was a carriage return
+	buf     []byte
 }
 
 // put returns what to send for the next piece of the text. It is good until the next call.
 func (l *lines) put(p []byte) []byte {
 	l.buf = l.buf[:0]
+	if l.dropped {
+		return nil
+	}
 	if !l.begun && len(p) > 0 {
 		l.begin()
 	}
@@ -238,6 +330,9 @@ func (l *lines) end() []byte {
 	l.buf = l.buf[:0]
 	if !l.begun && l.failed {
 		l.begin()
+	}
+	if l.dropped {
+		l.buf = append(l.buf, "the answer has an encoding, which this stream cannot have any more"...)
 	}
 	if l.begun {
 		l.buf = append(l.buf, "\n\n"...)

@@ -75,7 +75,7 @@ func TestHeartBeforeAStream(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, _ = io.WriteString(w, "data: 2\n\n")
 	})
-	if want := ": queued\n\n: queued\n\n: queued\n\ndata: 1\n\ndata: 2\n\n"; rec.Body.String() != want {
+	if want := ": queued\n: queued\n: queued\ndata: 1\n\ndata: 2\n\n"; rec.Body.String() != want {
 		t.Errorf("got %q, want %q", rec.Body, want)
 	}
 	h := rec.Result().Header
@@ -113,7 +113,7 @@ func TestHeartBeforeAnAnswerOfAnotherKind(t *testing.T) {
 			}
 			w.Close()
 		})
-		if got := strings.TrimPrefix(rec.Body.String(), ": queued\n\n"); got != c.want {
+		if got := strings.TrimPrefix(rec.Body.String(), ": queued\n"); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
@@ -132,7 +132,7 @@ func TestHeartOfARefusal(t *testing.T) {
 		w.WriteHeader(rej.Status())
 		_, _ = w.Write(body)
 	})
-	if want := ": queued\n\nevent: error\ndata: " + string(body) + "\n\n"; rec.Body.String() != want {
+	if want := ": queued\nevent: error\ndata: " + string(body) + "\n\n"; rec.Body.String() != want {
 		t.Errorf("got %q, want %q", rec.Body, want)
 	}
 }
@@ -227,7 +227,6 @@ func TestHeartArrives(t *testing.T) {
 				if s, err := in.ReadString('\n'); s != ": queued\n" || err != nil {
 					t.Fatalf("HTTP/%d: read %q, %v", protocol, s, err)
 				}
-				_, _ = in.ReadString('\n')
 			}
 			heard <- struct{}{}
 			rest, err := io.ReadAll(in)

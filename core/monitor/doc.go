@@ -26,21 +26,24 @@
 // (ssh -L, kubectl port-forward) passes, everything else is answered 403. The Host is
 // looked at because a name that somebody else owns can be made to point at 127.0.0.1.
 //
-// Loopback cannot see a proxy on this machine that leaves no mark: one that writes the Host
-// anew, adds no header and speaks HTTP/1.1. Nobody can; where such a proxy stands in
-// front of the port, keep it from passing this path on, or set Authorize.
+// Loopback cannot see a proxy on this machine that leaves no mark: one that adds no header and
+// speaks HTTP/1.1. nginx since 1.29.7 and HAProxy are such, as they come, and so is all that passes
+// on TCP. It does not help that some leave the Host as it was: a client can send one of this
+// machine. Nobody can tell; where such a proxy stands in front of the port, have it add
+// X-Forwarded-For, keep it from passing this path on, or set Authorize.
+//
+// An answer is in memory until its client has read it, the longest history half a megabyte or
+// more. Where Authorize lets in whoever might read slowly, bound how many do and how long.
 //
 // # History
 //
 // A Handler takes a sample every Period, in a goroutine of its own that Close ends, and
 // keeps those of the time History: at the defaults 300 samples of 640 bytes at most,
 // 200 KB in all, however much the gates do. Of the lanes of outbound calls it keeps the 20 busiest.
-// Beside the samples it remembers the counters of each lane that has refused, 200 bytes
-// and the lane's key.
 //
 // A sample is what the gates' Snapshot methods say, one after the other. Refusals are
-// differences between two samples. A counter that went back, because its lane was evicted
-// and made anew, counts from zero: there is no negative number in the history. What happened
+// differences between two samples; those of outbound calls count the lanes that were evicted
+// since. A counter that went back counts from zero: there is no negative number in the history. What happened
 // before New is not in it. Samples are never changed once they are taken, so that whoever
 // reads them holds up nobody.
 package monitor

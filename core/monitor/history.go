@@ -44,7 +44,7 @@ type sample struct {
 	lanes [tracked]cell
 }
 
-// counts are the counters of one gate or lane since it was made.
+// counts are the counters of one gate since it was made.
 type counts struct {
 	sheds [len(reasons)]int64
 	would int64
@@ -77,15 +77,13 @@ func grown(before, now int64) uint32 {
 	return uint32(min(max(now, 0), math.MaxUint32))
 }
 
-// add adds to place by of a sample what has been counted since before.
-func (s *sample) add(by int, before, now counts) {
+// set has place by of a sample say what has been counted since before.
+func (s *sample) set(by int, before, now counts) {
 	for i := range reasons {
-		s.sheds[by][i] = sum(s.sheds[by][i], grown(before.sheds[i], now.sheds[i]))
+		s.sheds[by][i] = grown(before.sheds[i], now.sheds[i])
 	}
-	s.would[by] = sum(s.would[by], grown(before.would, now.would))
+	s.would[by] = grown(before.would, now.would)
 }
-
-func sum(a, b uint32) uint32 { return uint32(min(uint64(a)+uint64(b), math.MaxUint32)) }
 
 // view is all that a reader of the history needs. It is never changed.
 type view struct {
@@ -103,7 +101,6 @@ type recorder struct {
 	// From here on all is the sampler's.
 	begun    bool // there was a sample
 	before   [refusers]counts
-	lanes    map[string]counts // of outbound calls, those with a counter above 0
 	tracking tracking
 }
 
@@ -146,7 +143,10 @@ func (r *recorder) record() {
 		r.count(s, byLanes, countsOf(x.ShedReasons, x.WouldRefuse))
 	}
 	if o := r.gates.Outbound; o != nil {
-		r.recordLanes(s, o.Snapshot().Lanes)
+		x := o.Snapshot()
+		r.recordLanes(s, x.Lanes)
+		// The lanes' own counters go with the lanes.
+		r.count(s, byInflight, countsOf(x.Total.ShedReasons, x.Total.WouldRefuse))
 	}
 	r.begun = true
 	r.publish(s)
@@ -155,29 +155,17 @@ func (r *recorder) record() {
 // count adds what a gate has refused since the last sample.
 func (r *recorder) count(s *sample, by int, now counts) {
 	if r.begun {
-		s.add(by, r.before[by], now)
+		s.set(by, r.before[by], now)
 	}
 	r.before[by] = now
 }
 
-// recordLanes adds the outbound calls. Each lane's counters are compared with its own: of
-// the sum over all lanes nobody could tell what an evicted lane took with it.
+// recordLanes adds the outbound calls that there are.
 func (r *recorder) recordLanes(s *sample, lanes []inflight.LaneSnapshot) {
-	seen := make(map[string]counts)
 	for i := range lanes {
-		l := &lanes[i]
-		s.calls += int32(l.Inflight)
-		s.queued += int32(l.Queued)
-		if l.Sheds == 0 && l.WouldRefuse == 0 {
-			continue
-		}
-		now := countsOf(l.ShedReasons, l.WouldRefuse)
-		if r.begun {
-			s.add(byInflight, r.lanes[l.Lane], now)
-		}
-		seen[l.Lane] = now
+		s.calls += int32(lanes[i].Inflight)
+		s.queued += int32(lanes[i].Queued)
 	}
-	r.lanes = seen
 	s.lanes = r.tracking.update(lanes)
 }
 

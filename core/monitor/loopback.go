@@ -13,7 +13,9 @@ import (
 //   - the peer's address is loopback; the peer of a Unix socket has none, and is
 //     refused, since what stands there is a proxy as a rule;
 //   - the Host is localhost or a loopback address, with or without a port;
-//   - the request is of HTTP/1.1 or newer: what speaks 1.0 is a proxy, nginx as it comes;
+//   - the request is of HTTP/1.1 or newer, by its numbers and by its Proto: what speaks 1.0 is
+//     a proxy, nginx before 1.29.7 as it comes, and adaptors of other servers fill in numbers of
+//     their own;
 //   - it has no header that proxies add, whatever is in it: Forwarded, Via, Client-Ip,
 //     True-Client-Ip, X-Real-Ip, X-Client-Ip, X-Cluster-Client-Ip, X-Remote-Ip,
 //     X-Remote-Addr, X-Originating-Ip, X-Proxyuser-Ip, X-Amzn-Trace-Id, Cdn-Loop,
@@ -21,10 +23,18 @@ import (
 //     Forwarded-, X-Original-, X-Rewrite-, X-Envoy-, X-Azure-, X-Appengine-, X-Arr-,
 //     X-Amz-Cf- or Cf-.
 //
+// A proxy on this machine that does none of this passes: nginx since 1.29.7 and HAProxy, as they
+// come. See the package comment.
+//
 // It is the rule where Config.Authorize is nil, and of use in an Authorize of one's own.
 func Loopback(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().IsLoopback() && loopbackHost(r.Host) && r.ProtoAtLeast(1, 1) && !forwarded(r.Header)
+	return err == nil && peer.Addr().IsLoopback() && loopbackHost(r.Host) && recent(r) && !forwarded(r.Header)
+}
+
+// recent reports whether r is of HTTP/1.1 or newer.
+func recent(r *http.Request) bool {
+	return r.ProtoAtLeast(1, 1) && !strings.HasPrefix(r.Proto, "HTTP/1.0") && !strings.HasPrefix(r.Proto, "HTTP/0")
 }
 
 // loopbackHost reports whether a Host header names this machine.

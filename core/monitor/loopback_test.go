@@ -69,6 +69,18 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
+// fasthttp's adaptor, before its 1.78, says minor version 1 of every request: what is of 1.0
+// tells by Proto alone.
+func TestLoopbackOfAnAdaptor(t *testing.T) {
+	for proto, want := range map[string]bool{"HTTP/1.1": true, "HTTP/2": true, "HTTP/1.0": false, "HTTP/0.9": false} {
+		r := local(http.MethodGet, "/")
+		r.Proto, r.ProtoMajor, r.ProtoMinor = proto, 1, 1
+		if got := Loopback(r); got != want {
+			t.Errorf("%s: %v, want %v", proto, got, want)
+		}
+	}
+}
+
 // serveOn serves h on network and address and returns the listener's address.
 func serveOn(t *testing.T, h http.Handler, network, address string) net.Addr {
 	t.Helper()

@@ -35,8 +35,8 @@ type config struct {
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 	// Tenants are who may call the APIs. Default none: everybody may.
 	Tenants []tenant `yaml:"tenants"`
-	// MonitorKey lets clients read the reports that are not on this machine. 16 to 256
-	// visible ASCII characters. Default "": nobody else may.
+	// MonitorKey is what clients need to read the reports, those on this machine too. 16 to 256
+	// visible ASCII characters. Default "": those on this machine may, and nobody else.
 	MonitorKey string `yaml:"monitor_key"`
 }
 

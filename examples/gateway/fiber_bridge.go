@@ -82,6 +82,9 @@ func requestOf(c *fiber.Ctx) (*http.Request, error) {
 		Header: http.Header{}, Body: fibergate.Body(c), ContentLength: max(int64(in.ContentLength()), -1),
 		RemoteAddr: rc.RemoteAddr().String(), Close: in.ConnectionClose(),
 	}
+	if u.Host != "" { // the target is a whole URL, whose host counts
+		r.Host = u.Host
+	}
 	if !in.IsHTTP11() {
 		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
 	}
@@ -154,14 +157,14 @@ func (a *answer) run(log *slog.Logger, h http.Handler, r *http.Request) {
 		if v := recover(); v != nil {
 			logPanic(log, v)
 		}
+		a.WriteHeader(http.StatusOK)
 		switch {
-		case a.streams && (!whole || a.length >= 0 && a.wrote != a.length):
+		case a.streams && (!whole || a.short()):
 			_ = a.out.CloseWithError(errCut) // never fails
 		case a.streams:
 			_ = a.out.Close() // never fails
 		default:
-			a.cut = !whole || a.length >= 0 && a.wrote != a.length && !a.bodiless
-			a.WriteHeader(http.StatusOK)
+			a.cut = !whole || a.short()
 			if a.bodiless && a.length < 0 && a.wrote <= atOnce {
 				a.length = a.wrote
 			}
@@ -171,6 +174,11 @@ func (a *answer) run(log *slog.Logger, h http.Handler, r *http.Request) {
 	}()
 	h.ServeHTTP(a, r)
 	whole = true
+}
+
+// short reports whether the handler has announced more than it has written.
+func (a *answer) short() bool {
+	return a.length >= 0 && a.wrote != a.length && !a.bodiless && a.status != http.StatusNoContent && a.status != http.StatusNotModified
 }
 
 // Header is as of any [http.ResponseWriter].
@@ -226,6 +234,9 @@ func (a *answer) Flush() {
 
 // SetReadDeadline is what a [http.ResponseController] bounds the rest of a body with.
 func (a *answer) SetReadDeadline(t time.Time) error { return a.rc.Conn().SetReadDeadline(t) }
+
+// SetWriteDeadline bounds how long the client may take to read the answer.
+func (a *answer) SetWriteDeadline(t time.Time) error { return a.rc.Conn().SetWriteDeadline(t) }
 
 // stream lets the answer begin. p is the beginning of its body, if there is any yet.
 func (a *answer) stream(p []byte) {

@@ -72,6 +72,7 @@ func TestBridgeRequests(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: a.example:80\r\n\r\n",
 		"GET /a%2fb//c?x=%zz;y&z=1 HTTP/1.1\r\nHost: a\r\n\r\n",
 		"GET http://b.example/c?d HTTP/1.1\r\nHost: b.example\r\n\r\n",
+		"GET http://b.example:1/c HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 		"POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\ncontent-type: text/plain\r\nX-Two: 1\r\nx-two: 2\r\n\r\nabc",
 		"POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
 		"PUT /v1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nCookie: a=b; c=d\r\nCookie: a=e\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
@@ -202,6 +203,7 @@ func TestBridgeCuts(t *testing.T) {
 			_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
 			panic(http.ErrAbortHandler)
 		},
+		"nothing of a known length": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "20000") },
 		"too short": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "20000")
 			_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
@@ -214,6 +216,22 @@ func TestBridgeCuts(t *testing.T) {
 			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			c.closed()
 		})
+	}
+}
+
+// An answer without a body may say how long the body would be.
+func TestBridgeAnswersWithoutBody(t *testing.T) {
+	for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {
+		c := dialTo(t, bridged(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "20000")
+			w.WriteHeader(status)
+		}))
+		for range 2 {
+			c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			resp, err := http.ReadResponse(c.r, nil)
+			require.NoError(t, err)
+			assert.Equal(t, status, resp.StatusCode)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,13 +30,17 @@ const (
 // one that is full can be looked at, and this is their own bound.
 const maxReports = 16
 
+// reportTime is how long a report may take to be read by its client, which has one of those
+// places meanwhile.
+const reportTime = 10 * time.Second
+
 // isReport reports whether a path is a report's.
 func isReport(path string) bool {
 	return slices.Contains([]string{pagePath, statusPath, inflightPath, historyPath, metricsPath}, path)
 }
 
-// reports returns what GET answers under the reports' paths: to clients on this machine, and
-// to others with the monitor_key. Without headgate there are two, which say so.
+// reports returns what GET answers under the reports' paths: to who knows the monitor_key, and
+// where there is none, to clients on this machine. Without headgate there are two, which say so.
 func (g *gateway) reports() map[string]http.Handler {
 	m := map[string]http.Handler{
 		statusPath:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, struct{}{}) }),
@@ -49,7 +54,7 @@ func (g *gateway) reports() map[string]http.Handler {
 	}
 	slots := make(chan struct{}, maxReports)
 	for path, h := range m {
-		m[path] = few(slots, g.onlyTheirs(h))
+		m[path] = g.onlyTheirs(few(slots, reportTime, h)) // who may not look takes no place
 	}
 	return m
 }
@@ -70,12 +75,17 @@ func (g *gateway) openReports() error {
 	return err
 }
 
-// few answers 503 where all slots are taken.
-func few(slots chan struct{}, h http.Handler) http.Handler {
+// few answers 503 where all slots are taken. A client that has not read its answer after
+// most loses it, and its slot.
+func few(slots chan struct{}, most time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
+			c := http.NewResponseController(w)
+			if c.SetWriteDeadline(time.Now().Add(most)) == nil {
+				defer func() { _ = c.SetWriteDeadline(time.Time{}) }() // the connection's next answer may take longer
+			}
 			h.ServeHTTP(w, r)
 		default:
 			w.Header().Set("Retry-After", "1")
@@ -84,18 +94,19 @@ func few(slots chan struct{}, h http.Handler) http.Handler {
 	})
 }
 
-// onlyTheirs lets in whoever is on this machine, and whoever knows the monitor_key: as a
-// bearer token, or as the password that a browser asks for.
+// onlyTheirs lets in whoever knows the monitor_key: as a bearer token, or as the password that
+// a browser asks for. Where there is none it lets in whoever is on this machine. A key is asked of
+// those too: a proxy beside the gateway may look like one of them.
 func (g *gateway) onlyTheirs(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := *g.monitorKey.Load()
-		if monitor.Loopback(r) || key != "" && knows(r, key) {
+		if key == "" && monitor.Loopback(r) || key != "" && knows(r, key) {
 			h.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		if key == "" {
-			http.Error(w, "reports are for clients on this machine; a monitor_key in the configuration lets in others", http.StatusForbidden)
+			http.Error(w, "reports are for clients on this machine, unless there is a monitor_key in the configuration", http.StatusForbidden)
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="headgate", charset="UTF-8"`)
@@ -105,7 +116,7 @@ func (g *gateway) onlyTheirs(h http.Handler) http.Handler {
 
 func knows(r *http.Request, key string) bool {
 	_, got, _ := r.BasicAuth()
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		got = token
 	}
 	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(key))

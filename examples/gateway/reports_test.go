@@ -9,7 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/gin-gonic/gin"
+	echov4 "github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -69,24 +72,32 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// Reports are for this machine and for who knows the key, which can change meanwhile.
+// Reports are for this machine, or for who knows the key alone, which can change meanwhile.
 func TestMonitorKey(t *testing.T) {
 	for _, mode := range everyFramework() {
 		t.Run(mode, func(t *testing.T) {
 			const proxied, key = "X-Forwarded-For: 192.0.2.1", "0123456789abcdef"
 			a := start(t, "drain_timeout: 10s", mode)
 			for _, path := range []string{pagePath, statusPath, inflightPath, historyPath, metricsPath} {
-				resp, _ := a.reportOf(http.MethodGet, path, proxied)
+				resp, _ := a.reportOf(http.MethodGet, path)
+				assert.Equal(t, http.StatusOK, resp.StatusCode, path)
+				resp, _ = a.reportOf(http.MethodGet, path, proxied)
 				assert.Equal(t, http.StatusForbidden, resp.StatusCode, path)
 			}
 			a.write("monitor_key: " + key)
 			a.logs("config applied")
 			for _, path := range []string{pagePath, statusPath, metricsPath} {
+				resp, _ := a.reportOf(http.MethodGet, path)
+				assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
+				resp, _ = a.reportOf(http.MethodGet, path, "Authorization: Bearer "+key)
+				assert.Equal(t, http.StatusOK, resp.StatusCode, path)
 				resp, text := a.reportOf(http.MethodGet, path, proxied)
 				assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
 				assert.Contains(t, resp.Header.Get("WWW-Authenticate"), "Basic realm=")
 				assert.NotContains(t, text, key)
 				resp, _ = a.reportOf(http.MethodGet, path, proxied, "Authorization: Bearer "+key)
+				assert.Equal(t, http.StatusOK, resp.StatusCode, path)
+				resp, _ = a.reportOf(http.MethodGet, path, proxied, "Authorization: bearer "+key)
 				assert.Equal(t, http.StatusOK, resp.StatusCode, path)
 				resp, _ = a.reportOf(http.MethodGet, path, proxied, "Authorization: Basic eDowMTIzNDU2Nzg5YWJjZGVm") // x:key
 				assert.Equal(t, http.StatusOK, resp.StatusCode, path)
@@ -112,7 +123,7 @@ func TestMonitorKeyIsChecked(t *testing.T) {
 // served again.
 func TestReportsHaveABound(t *testing.T) {
 	slots, in, out := make(chan struct{}, 2), make(chan struct{}), make(chan struct{})
-	h := few(slots, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { in <- struct{}{}; <-out }))
+	h := few(slots, time.Hour, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { in <- struct{}{}; <-out }))
 	ask := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, metricsPath, nil))
@@ -130,6 +141,56 @@ func TestReportsHaveABound(t *testing.T) {
 		out <- struct{}{}
 		out <- struct{}{}
 		busy.Wait()
+	}
+}
+
+// Clients that do not read their reports do not keep others from theirs, in no framework.
+func TestReportsOfSlowReaders(t *testing.T) {
+	began := make(chan struct{}, 10)
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			began <- struct{}{}
+		}
+		for part := make([]byte, 1<<20); r.URL.Path == "/slow"; {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	}
+	served := func(h http.Handler) string {
+		srv := httptest.NewServer(h)
+		t.Cleanup(srv.Close)
+		return srv.Listener.Addr().String()
+	}
+	for name, serve := range map[string]func(http.Handler) string{
+		"nethttp": served,
+		"gin": func(h http.Handler) string {
+			engine := gin.New()
+			engine.GET("/:x", gin.WrapH(h))
+			return served(engine)
+		},
+		"echo": func(h http.Handler) string {
+			e := echov4.New()
+			e.GET("/:x", echov4.WrapHandler(h))
+			return served(e)
+		},
+		"fiber": func(h http.Handler) string { return bridged(t, h.ServeHTTP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			slots := make(chan struct{}, 2)
+			addr := serve(few(slots, 50*time.Millisecond, http.HandlerFunc(endless)))
+			for range cap(slots) {
+				_, err := io.WriteString(dialTo(t, addr), "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+				require.NoError(t, err)
+				<-began
+			}
+			require.Eventually(t, func() bool {
+				resp, err := http.Get("http://" + addr + "/quick")
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				return resp.StatusCode == http.StatusOK && len(slots) == 0
+			}, hang, 10*time.Millisecond)
+		})
 	}
 }
 

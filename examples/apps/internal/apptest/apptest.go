@@ -1,5 +1,5 @@
-// Package apptest runs the small programs beside it, each as a process, and checks that
-// they behave alike.
+// Package apptest checks that the small programs beside it behave alike, each run as a
+// process.
 package apptest
 
 import (
@@ -59,6 +59,9 @@ func Test(t *testing.T) {
 	}
 
 	assert.Contains(t, a.get("/headgate/", ""), "<!doctype html>")
+	for _, proxied := range []string{"1.0", "1.1\r\nConnection: close\r\nX-Real-Ip: 192.0.2.1"} { // old nginx as it comes, and one that tells
+		assert.Regexp(t, "^HTTP/1.[01] 403 ", a.raw("GET /headgate/status HTTP/"+proxied+"\r\nHost: "+a.addr+"\r\n\r\n"))
+	}
 	text = a.get("/metrics", "")
 	assert.Contains(t, text, `headgate_admission_sheds_total{reason="payload_too_large"} 1`)
 	assert.Contains(t, text, `headgate_outbound_inflight{lane=`)
@@ -173,6 +176,19 @@ func (a *program) get(path, authorization string) string {
 	status, _, text := a.send(http.MethodGet, path, authorization, "")
 	assert.Equal(a.t, http.StatusOK, status, text)
 	return text
+}
+
+// raw is what comes back for a request, byte for byte, until the connection ends.
+func (a *program) raw(request string) string {
+	conn, err := new(net.Dialer).DialContext(a.t.Context(), "tcp", a.addr)
+	require.NoError(a.t, err)
+	defer conn.Close()
+	require.NoError(a.t, conn.SetDeadline(time.Now().Add(hang)))
+	_, err = io.WriteString(conn, request)
+	require.NoError(a.t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(a.t, err)
+	return string(answer)
 }
 
 func (a *program) send(method, path, authorization, body string) (status int, reason, text string) {
