@@ -29,6 +29,7 @@ help: ## list the targets
 .PHONY: demo
 demo: ## run the memory storm with and without headgate, write report.html (under a minute)
 	cd examples && go run ./storm -scenario bodies -report ../report.html
+	@echo "the charts are in $(CURDIR)/report.html"
 
 .PHONY: test
 test: ## test every module of the workspace, built together

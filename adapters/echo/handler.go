@@ -44,6 +44,10 @@ func Release(c echo.Context, g gate.Gate) { gatehttp.Release(c.Request(), g) }
 // for errors that are no gate's. err comes from [Acquire], from reading the body, or
 // from a client call that was refused.
 //
+// A refused client call is often a response and no error: clientwrap.Refused tells, and
+// what it returns is handed in once it is known not to be nil (a nil [*gate.Rejection] in
+// an error is not nil).
+//
 // It writes the answer itself. To leave it to the app's HTTPErrorHandler return the
 // error, behind a middleware of this package; that handler may call Refuse in turn. On
 // HTTP/1 an unread rest of the body closes the connection. To an answer that has begun
@@ -51,7 +55,7 @@ func Release(c echo.Context, g gate.Gate) { gatehttp.Release(c.Request(), g) }
 // else of the innermost one around the handler whose Format is not [gate.Problem].
 func Refuse(c echo.Context, err error) bool {
 	var rej *gate.Rejection
-	if !errors.As(err, &rej) {
+	if !errors.As(err, &rej) || rej == nil { // nil from clientwrap.Refused, for example
 		return false
 	}
 	if prepare(c, rej) {

@@ -59,6 +59,10 @@ func Release(c *fiber.Ctx, g gate.Gate) {
 // for errors that are no gate's. err comes from [Acquire], from reading [Body], or from
 // a client call that was refused.
 //
+// A refused client call is often a response and no error: clientwrap.Refused tells, and
+// what it returns is handed in once it is known not to be nil (a nil [*gate.Rejection] in
+// an error is not nil).
+//
 // It writes the answer itself. To leave it to the app's ErrorHandler return the error,
 // behind a middleware of this package; that handler may call Refuse in turn. What of
 // the answer is there already is replaced. The answer has the Format of the middleware
@@ -70,7 +74,7 @@ func Release(c *fiber.Ctx, g gate.Gate) {
 // the answer.
 func Refuse(c *fiber.Ctx, err error) bool {
 	var rej *gate.Rejection
-	if !errors.As(err, &rej) {
+	if !errors.As(err, &rej) || rej == nil { // nil from clientwrap.Refused, for example
 		return false
 	}
 	s := stayOf(c)

@@ -33,22 +33,39 @@ func TestOnDecisionOfACutBody(t *testing.T) {
 			c.Status(http.StatusOK)
 		}
 	}, gingate.WithConfig(gingate.Config{Gate: outer, OnDecision: hook}), silent)
-	for size, cut := range map[int]bool{1 << 10: false, 2 << 20: true} {
+	for _, tc := range []struct {
+		size   int
+		held   int64 // of the budget of 8 MiB, by others
+		status int
+		why    error
+	}{
+		{1 << 10, 0, http.StatusOK, nil},
+		{2 << 20, 0, http.StatusRequestEntityTooLarge, gate.PayloadTooLarge},
+		{512 << 10, 8<<20 - 128<<10, http.StatusServiceUnavailable, gate.AdmissionBusy}, // no room to grow
+	} {
+		var held []gate.Lease
+		for left := tc.held; left > 0; left -= 1 << 20 {
+			lease, err := outer.Acquire(t.Context(), gate.Request{Bytes: min(left, 1<<20)})
+			require.NoError(t, err)
+			held = append(held, lease)
+		}
 		seen, inner = nil, false
-		r := httptest.NewRequest(http.MethodPost, "http://app/", io.MultiReader(strings.NewReader(strings.Repeat("x", size))))
+		r := httptest.NewRequest(http.MethodPost, "http://app/", io.MultiReader(strings.NewReader(strings.Repeat("x", tc.size))))
 		r.ContentLength = -1
 		rec := httptest.NewRecorder()
 		a.ServeHTTP(rec, r)
-		status := rec.Code
-		require.Equal(t, cut, status == http.StatusRequestEntityTooLarge)
+		require.Equal(t, tc.status, rec.Code)
 		require.False(t, inner)
 		require.NoError(t, seen[0])
-		if !cut {
+		if tc.why == nil {
 			require.Len(t, seen, 1)
-			continue
+		} else {
+			require.Len(t, seen, 2)
+			require.ErrorIs(t, seen[1], tc.why)
 		}
-		require.Len(t, seen, 2)
-		require.ErrorIs(t, seen[1], gate.PayloadTooLarge)
+		for _, lease := range held {
+			lease.Release()
+		}
 	}
 	require.Zero(t, outer.Snapshot().InflightBytes)
 }

@@ -43,12 +43,16 @@ func Release(c *gin.Context, g gate.Gate) { gatehttp.Release(c.Request, g) }
 // for nil and for errors that are no gate's. err comes from [Acquire], from reading the
 // body, or from a client call that was refused.
 //
+// A refused client call is often a response and no error: clientwrap.Refused tells, and
+// what it returns is handed in once it is known not to be nil (a nil [*gate.Rejection] in
+// an error is not nil).
+//
 // On HTTP/1 an unread rest of the body closes the connection. To an answer that has
 // begun nothing is added. The answer has the Format of the innermost middleware around
 // the handler whose Format is not [gate.Problem].
 func Refuse(c *gin.Context, err error) bool {
 	var rej *gate.Rejection
-	if !errors.As(err, &rej) {
+	if !errors.As(err, &rej) || rej == nil { // nil from clientwrap.Refused, for example
 		return false
 	}
 	answer(c, rej, gatehttp.FormatOf(c.Request), nil)

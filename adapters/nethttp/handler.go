@@ -41,6 +41,10 @@ func Release(r *http.Request, g gate.Gate) { gatehttp.Release(r, g) }
 // nil and for errors that are no gate's. err comes from [Acquire], from reading the
 // body, or from a client call that was refused.
 //
+// A refused client call is often a response and no error: clientwrap.Refused tells, and
+// what it returns is handed in once it is known not to be nil (a nil [*gate.Rejection] in
+// an error is not nil).
+//
 // It must be called before the handler has written anything, with the request
 // whose body the handler has read: on HTTP/1 an unread rest closes the connection.
 // (So does a body that this package has not handed out, because nobody can tell
@@ -48,7 +52,7 @@ func Release(r *http.Request, g gate.Gate) { gatehttp.Release(r, g) }
 // the handler whose Format is not [gate.Problem].
 func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	var rej *gate.Rejection
-	if !errors.As(err, &rej) {
+	if !errors.As(err, &rej) || rej == nil { // nil from clientwrap.Refused, for example
 		return false
 	}
 	answer(w, r, rej, gatehttp.FormatOf(r), nil)

@@ -119,6 +119,7 @@ func TestBadInput(t *testing.T) {
 	hg := open(t, settings())
 	for name, opt := range map[string]promgate.Option{
 		"a label of a metric": promgate.WithConstLabels(prometheus.Labels{"lane": "x"}),
+		"a bucket's label":    promgate.WithConstLabels(prometheus.Labels{"le": "x"}),
 		"no label's name":     promgate.WithConstLabels(prometheus.Labels{"a-b": "x"}),
 		"a reserved name":     promgate.WithConstLabels(prometheus.Labels{"__a": "x"}),
 		"no name":             promgate.WithConstLabels(prometheus.Labels{"": "x"}),

@@ -2,6 +2,7 @@ package promgate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,8 +51,8 @@ func WithSubsystems(s Subsystems) Option {
 }
 
 // WithConstLabels gives every series these labels too. Two Headgates of one registry need
-// different ones. Default none. A name that is none, or that a metric has already ("lane",
-// for example), and a value that is no UTF-8 are errors of New.
+// different ones. Default none. A name that is none, or that a metric has already ("lane"
+// or "le", for example), and a value that is no UTF-8 are errors of New.
 func WithConstLabels(labels prometheus.Labels) Option {
 	labels = maps.Clone(labels)
 	return func(c *config) { c.labels = labels }
@@ -64,6 +65,8 @@ func (c *config) validate() error {
 		switch {
 		case name == "" || sanitized(name) != name || strings.HasPrefix(name, "__"):
 			return fmt.Errorf("promgate: WithConstLabels: %.40q is no label's name: want letters, digits and _, no digit and no __ first", name)
+		case name == "le": // nobody else would notice before the scrapes fail
+			return errors.New("promgate: WithConstLabels: the buckets of histograms have a label le already")
 		case !utf8.ValidString(c.labels[name]):
 			return fmt.Errorf("promgate: WithConstLabels: the value of %s is no UTF-8", name)
 		}

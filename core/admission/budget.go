@@ -371,6 +371,7 @@ func (b *Budget) Close() {
 	<-b.stopped
 	b.q.Close()
 	b.exempt.Close()
+	b.log.Close()
 	// The decoded account stays open: requests that were admitted finish.
 }
 

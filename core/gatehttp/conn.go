@@ -1,7 +1,9 @@
 package gatehttp
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -41,6 +43,25 @@ func closeUnread(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Connection", "close")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(linger)) // no deadlines: nothing to bound
+	if r.Header.Get("Expect") != "" {
+		waitBeforeClose(w)
+	}
+}
+
+// waitBeforeClose has net/http wait for the client to read the answer before it closes the
+// connection. It does so by itself where it sees that a body is left unread, but not behind
+// Expect (Go 1.26); a client that sends without waiting for its 100 would have its connection
+// reset, and the answer with it. A body above a MaxBytesReader's limit has it wait as well, so
+// one is read that has nothing to do with the request's.
+func waitBeforeClose(w http.ResponseWriter) {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = u.Unwrap()
+	}
+	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1)) // it fails
 }
 
 // hangUp ends a request whose client is gone. For a handler that writes nothing

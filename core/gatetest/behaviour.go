@@ -229,7 +229,7 @@ func (c *script) fail(x Exchange) error {
 	if arg == "return" {
 		return err
 	}
-	for _, mine := range []error{nil, errors.New("mine"), context.Canceled} {
+	for _, mine := range []error{nil, (*gate.Rejection)(nil), errors.New("mine"), context.Canceled} {
 		if x.Refuse(mine) {
 			c.errorf("Refuse took %v for a refusal", mine)
 		}

@@ -43,6 +43,8 @@ var mutants = []struct {
 	{"always closes", "refusal_without"},
 	{"closes HTTP/2 too", "T18/HTTP2 T20/HTTP2"},
 	{"closes whatever was read", "refusal_of_a_read_body second_gate_refuses"},
+	{"resets who does not wait for 100", "A25_T19/HTTP1"},
+	{"refuses for nothing", "T31"},
 	{"lingers without end", "A25_K9"},
 	{"leaves the timeouts alone", "T14_queue_time"},
 	{"restarts ReadTimeout at once", "T14_body_deadline"},

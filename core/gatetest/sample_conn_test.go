@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/core/gate"
@@ -118,6 +119,9 @@ func (a sample) answer(w http.ResponseWriter, r *http.Request, err error, f gate
 		h.Set("Connection", "close")
 		if !a.has("lingers without end") {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
+		}
+		if r.Header.Get("Expect") != "" && !a.has("resets who does not wait for 100") { // net/http would
+			_, _ = http.MaxBytesReader(innermost(w), io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1))
 		}
 	}
 	h.Set(gate.MarkerHeader, string(rej.Reason))
@@ -249,4 +253,15 @@ func (s *sampleSource) leave() {
 		_ = s.moveLocked(time.Now().Add(time.Second))
 	}
 	s.left = !s.a.has("moves deadlines for ever")
+}
+
+// innermost is the server's own writer.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = u.Unwrap()
+	}
 }

@@ -356,7 +356,7 @@ func (x *sampleExchange) SetClass(c gate.Class) {
 
 func (x *sampleExchange) Refuse(err error) bool {
 	var rej *gate.Rejection
-	if !errors.As(err, &rej) {
+	if !errors.As(err, &rej) || rej == nil && !x.a.has("refuses for nothing") {
 		return false
 	}
 	if err != error(rej) && x.a.has("does not look into errors") { //nolint:errorlint // that is the bug

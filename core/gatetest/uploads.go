@@ -70,12 +70,17 @@ func refusalReaches(e *env) {
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 4)
 	for range tries {
-		for _, length := range []int64{int64(size), 0} { // announced, and chunked
+		for _, c := range []call{
+			{length: int64(size)}, // announced
+			{},                    // chunked
+			{length: int64(size), header: map[string]string{"Expect": "100-continue"}}, // and not waited for
+		} {
+			c.route = Echo
 			turns <- struct{}{}
 			wg.Add(1)
 			go func() {
 				defer func() { <-turns; wg.Done() }()
-				a, err := s.upload(call{route: Echo, length: length}, body)
+				a, err := s.upload(c, body)
 				if err == nil && a.StatusCode == http.StatusServiceUnavailable && a.Header.Get(gate.MarkerHeader) != "" {
 					reached.Add(1)
 				}
@@ -83,8 +88,8 @@ func refusalReaches(e *env) {
 		}
 	}
 	wg.Wait()
-	if n := int(reached.Load()); n < 2*tries*99/100 {
-		e.Errorf("%d of %d clients have read their refusal", n, 2*tries)
+	if n := int(reached.Load()); n < 3*tries*99/100 {
+		e.Errorf("%d of %d clients have read their refusal", n, 3*tries)
 	}
 	equal(e, "requests at the handler", s.seen(Echo), 0)
 	s.silent()

@@ -327,6 +327,7 @@ func (l *Limiter) Close() {
 		ln.q.Close()
 	}
 	l.watch.close()
+	l.log.Close()
 }
 
 // Drain waits until every slot is back or ctx ends, and returns ctx's error in that

@@ -291,6 +291,7 @@ func (c *Controller) Close() {
 	c.mu.Unlock()
 	c.q.Close()
 	c.exempt.Close()
+	c.log.Close()
 }
 
 // Drain waits, after Close, until every lease is back or ctx ends, and returns ctx's

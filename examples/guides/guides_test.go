@@ -170,10 +170,10 @@ func Example_outbound() {
 	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer backend.Close()
 
-	c := headgate.DefaultConfig()
+	c := quiet(headgate.DefaultConfig())
 	c.Inflight.MaxInflight = 6 // below what the back end serves at once without slowing down
 	c.Inflight.QueueTimeout = 20 * time.Second
-	hg, err := headgate.Open(quiet(c))
+	hg, err := headgate.Open(c)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,6 +28,10 @@ func main() {
 		if httpgate.Refuse(w, r, err) {
 			return // too large, too slow, or no room to grow: answered as such
 		}
+		if err != nil {
+			http.Error(w, "the body ended early", http.StatusBadRequest)
+			return
+		}
 		fmt.Fprintf(w, "%d bytes\n", len(body))
 	})
 	srv := &http.Server{Addr: ":8080", Handler: httpgate.New(hg.Bytes)(mux)} // the one line

@@ -1,4 +1,4 @@
-// App is the app of the storm in front of which stands another library's middleware
+// Command app is the app of the storm in front of which stands another library's middleware
 // instead of headgate's: POST /echo reads the body into memory, holds it, and answers
 // its size and digest, as the gateway in examples does. The storm builds and starts it:
 //

@@ -1,6 +1,6 @@
-// Ratios runs the benchmarks of the module interleaved and prints how many times as
-// much headgate takes as each of the others, against the bars of the project. It
-// judges nothing by its exit code, which is 0 unless a benchmark fails.
+// Command ratios prints how many times as much headgate takes as each of the other
+// libraries, against the bars of the project, from interleaved runs of the module's
+// benchmarks. It judges nothing by its exit code, which is 0 unless a benchmark fails.
 //
 // Run it in the module's directory:
 //

@@ -1,4 +1,4 @@
-// Package snippet reads the Go blocks of Markdown files and looks them up in the tree.
+// Package snippet compares the Go blocks of Markdown files with the source that they show.
 package snippet
 
 import (
