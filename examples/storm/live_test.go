@@ -61,3 +61,12 @@ func tableOf(t *testing.T, r *report, line string) string {
 	require.True(t, found, b.String())
 	return text
 }
+
+// long leaves out a test that takes long, by -short, and under the race detector, which would
+// not see what it is about: its programs are built without it.
+func long(t *testing.T, does string) {
+	t.Helper()
+	if testing.Short() || raceEnabled {
+		t.Skip(does + ": left out by -short, and by -race, since what it builds is not raced")
+	}
+}

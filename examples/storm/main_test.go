@@ -162,9 +162,7 @@ func TestInterrupted(t *testing.T) {
 
 // The bar of the memory storm, against the real gateway.
 func TestStorm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway and plays a storm of some 20 s: left out by -short")
-	}
+	long(t, "builds the gateway and plays a storm of some 20 s")
 	report := filepath.Join(t.TempDir(), "report.html")
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()

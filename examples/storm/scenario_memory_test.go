@@ -32,9 +32,7 @@ const (
 // skipped. GOMEMLIMIT then stands for the limit, with RLIMIT_DATA where the system has it,
 // and all but the kernel's counts is asserted.
 func TestMemoryStorm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway and plays storms of some 20 s: left out by -short")
-	}
+	long(t, "builds the gateway and plays storms of some 20 s")
 	o, err := parse(nil, io.Discard)
 	require.NoError(t, err)
 	missing := cgroupMissing(t)

@@ -15,9 +15,7 @@ import (
 // headgate every call succeeds, the back end works on each once, and a chat hardly
 // waits. Without it everything collapses.
 func TestRetryStorm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway and the back end and plays a storm of some 25 s: left out by -short")
-	}
+	long(t, "builds the gateway and the back end and plays a storm of some 25 s")
 	// Three service times must be longer than a busy machine may stall.
 	const service = 600 * time.Millisecond
 	s, _ := playLive(t, retryAt(service), "-duration", "6s")

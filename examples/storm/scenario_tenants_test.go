@@ -19,9 +19,7 @@ import (
 // lanes in enforce each of the twenty waits at most ceil(21/c) + 1 service times. With them
 // off all stand behind the flood. Nobody is refused either way, and the back end is as busy.
 func TestTenantStorm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway and the back end and plays a storm of some 40 s: left out by -short")
-	}
+	long(t, "builds the gateway and the back end and plays a storm of some 40 s")
 	// The bar leaves more than one service time to spare, which must be longer than a busy
 	// machine may stall.
 	const (

@@ -119,7 +119,7 @@ func TestTraceSharesInABubble(t *testing.T) {
 		assert.InDelta(t, want.largest(), got.largest(), 0.01)
 		if mode == gate.Enforce {
 			assert.GreaterOrEqual(t, got.worst(), shareBar)
-			assert.InDelta(t, want.waits.p99.Seconds(), got.waits.p99.Seconds(), 0.01)
+			assert.InDelta(t, want.waits.p99.Seconds(), got.waits.p99.Seconds(), 0.1, "goroutines of one moment run in any order")
 		}
 	}
 }
