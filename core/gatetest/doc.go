@@ -60,9 +60,10 @@
 // moved for 20 s. The few cases that need a server's own timeouts to run out give them
 // 3 and 9 times as long when they fail; each attempt that failed is logged.
 //
-// # Gates for an adapter's own tests
+// # For an adapter's own tests
 //
-// [Slots] admits so many at once, [Refusing] nobody, [Free] everybody without allocating.
+// [CutBodies] and [Heartbeat] check what the suite's apps have no place for. [Slots] is a
+// gate that admits so many at once, [Refusing] nobody, [Free] everybody without allocating.
 //
 // # What is not here
 //
